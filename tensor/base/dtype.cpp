@@ -1,4 +1,5 @@
 // Names and the promotion lattice.
+// Needs error.h only.
 #include "tensor/base/dtype.h"
 
 #include <algorithm>
@@ -13,7 +14,8 @@ const char* name_of(DType dtype) {
 }
 
 const char* short_name_of(DType dtype) {
-  constexpr const char* names[kNumDTypes] = {"f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool"};
+  constexpr const char* names[kNumDTypes] = {"f32", "f64", "bf16", "f16", "i64",
+                                             "i32", "i16", "i8",   "u8",  "bool"};
   return names[static_cast<int>(dtype)];
 }
 

@@ -66,6 +66,7 @@ constexpr DType compute_dtype(DType dtype) {
 
 template <class T>
 struct DTypeOf;
+// clang-format off
 template <> struct DTypeOf<float> { static constexpr DType value = DType::Float32; };
 template <> struct DTypeOf<double> { static constexpr DType value = DType::Float64; };
 template <> struct DTypeOf<BFloat16> { static constexpr DType value = DType::BFloat16; };
@@ -77,11 +78,13 @@ template <> struct DTypeOf<int16_t> { static constexpr DType value = DType::Int1
 template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::Int8; };
 template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::UInt8; };
 template <> struct DTypeOf<bool> { static constexpr DType value = DType::Bool; };
+// clang-format on
 
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
-// Calls f with a value-initialised element of the dtype's C++ type: visit(dtype, [&](auto zero) { using T = decltype(zero); … }).
+// Calls f with a value-initialised element of the dtype's C++ type: visit(dtype, [&](auto zero) { using T =
+// decltype(zero); … }).
 template <class F>
 decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,4 +1,5 @@
 // Throwing, kept out of line so that checks stay small.
+// Needs nothing of Weft.
 #include "tensor/base/error.h"
 
 #include <cstring>

@@ -44,7 +44,8 @@ std::string concat(const Parts&... parts) {
 }
 
 [[noreturn]] void throw_error(std::string message);
-[[noreturn]] void throw_internal_error(const char* file, int line, const char* condition, std::string message);
+[[noreturn]] void throw_internal_error(const char* file, int line, const char* condition,
+                                       std::string message);
 
 }  // namespace detail
 
@@ -54,16 +55,16 @@ std::string to_string(const SourceLocation& where);
 }  // namespace weft
 
 // Throws weft::Error with the streamed parts unless the condition holds.
-#define WEFT_CHECK(condition, ...)                                                        \
-  do {                                                                                    \
-    if (!(condition)) [[unlikely]]                                                        \
-      ::weft::detail::throw_error(::weft::detail::concat(__VA_ARGS__));                   \
+#define WEFT_CHECK(condition, ...)                                      \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]]                                      \
+      ::weft::detail::throw_error(::weft::detail::concat(__VA_ARGS__)); \
   } while (false)
 
 // Throws weft::InternalError: the condition is a fact that Weft itself guarantees.
-#define WEFT_ASSERT(condition, ...)                                                       \
-  do {                                                                                    \
-    if (!(condition)) [[unlikely]]                                                        \
-      ::weft::detail::throw_internal_error(__FILE__, __LINE__, #condition,                \
-                                           ::weft::detail::concat("" __VA_ARGS__));       \
+#define WEFT_ASSERT(condition, ...)                                                 \
+  do {                                                                              \
+    if (!(condition)) [[unlikely]]                                                  \
+      ::weft::detail::throw_internal_error(__FILE__, __LINE__, #condition,          \
+                                           ::weft::detail::concat("" __VA_ARGS__)); \
   } while (false)
