@@ -9,7 +9,7 @@ namespace detail {
 
 void throw_error(std::string message) { throw Error(std::move(message)); }
 
-void throw_internal_error(const char* file, int line, const char* condition, std::string message) {
+void throw_internal_error(const char* file, int line, const char* condition, const std::string& message) {
   throw InternalError(concat("internal error at ", file, ":", line, ": ", condition,
                              message.empty() ? "" : ": ", message,
                              "\n  This is a defect in Weft, not in your program; please report it."));

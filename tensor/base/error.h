@@ -45,7 +45,7 @@ std::string concat(const Parts&... parts) {
 
 [[noreturn]] void throw_error(std::string message);
 [[noreturn]] void throw_internal_error(const char* file, int line, const char* condition,
-                                       std::string message);
+                                       const std::string& message);
 
 }  // namespace detail
 
