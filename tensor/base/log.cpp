@@ -1,4 +1,5 @@
 // Reads WEFT_LOGS and writes whole lines to stderr.
+// Needs log.h only; the first log_enabled() of a process parses the variable.
 #include "tensor/base/log.h"
 
 #include <cstdio>

@@ -1,4 +1,5 @@
 // The thread count and the OpenMP region of parallel_for.
+// The only place of the CPU kernels that speaks OpenMP: without it every loop is serial.
 #include "tensor/cpu/parallel.h"
 
 #include <sched.h>

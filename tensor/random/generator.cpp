@@ -1,4 +1,5 @@
 // The state of a generator, guarded, and the default one.
+// Needs generator.h only; the numbers themselves come from philox.h.
 #include "tensor/random/generator.h"
 
 namespace weft {
