@@ -83,8 +83,8 @@ template <> struct DTypeOf<bool> { static constexpr DType value = DType::Bool; }
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 
-// Calls f with a value-initialised element of the dtype's C++ type: visit(dtype, [&](auto zero) { using T =
-// decltype(zero); … }).
+// Calls f with a value-initialised element of the dtype's C++ type:
+// visit(dtype, [&](auto zero) { using T = decltype(zero); … }).
 template <class F>
 decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {
