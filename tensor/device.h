@@ -32,14 +32,26 @@ std::ostream& operator<<(std::ostream& out, Device device);
 class TensorOptions {
  public:
   TensorOptions() = default;
-  TensorOptions(DType dtype) : dtype_(dtype) {}                 // NOLINT
-  TensorOptions(Device device) : device_(device) {}             // NOLINT
+  TensorOptions(DType dtype) : dtype_(dtype) {}                  // NOLINT
+  TensorOptions(Device device) : device_(device) {}              // NOLINT
   TensorOptions(DeviceType device) : device_(Device(device)) {}  // NOLINT
 
-  TensorOptions dtype(DType value) const { auto o = *this; o.dtype_ = value; return o; }
-  TensorOptions device(Device value) const { auto o = *this; o.device_ = value; return o; }
+  TensorOptions dtype(DType value) const {
+    auto o = *this;
+    o.dtype_ = value;
+    return o;
+  }
+  TensorOptions device(Device value) const {
+    auto o = *this;
+    o.device_ = value;
+    return o;
+  }
   TensorOptions device(DeviceType value, int index = 0) const { return device(Device(value, index)); }
-  TensorOptions requires_grad(bool value = true) const { auto o = *this; o.requires_grad_ = value; return o; }
+  TensorOptions requires_grad(bool value = true) const {
+    auto o = *this;
+    o.requires_grad_ = value;
+    return o;
+  }
 
   DType dtype() const { return dtype_.value_or(default_dtype()); }
   bool has_dtype() const { return dtype_.has_value(); }

@@ -1,4 +1,5 @@
 // Layout: questions about overlap and extent, on concrete sizes.
+// Place: the out-of-line half of tensor/layout.h.
 #include "tensor/layout.h"
 
 #include <algorithm>

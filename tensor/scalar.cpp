@@ -1,4 +1,5 @@
 // Scalar: conversion and arithmetic; traced values go to the trace.
+// Place: the out-of-line half of tensor/scalar.h.
 #include "tensor/scalar.h"
 
 #include <atomic>
@@ -74,7 +75,8 @@ DType Scalar::dtype() const {
 namespace detail {
 
 Scalar scalar_binary(ScalarOp op, const Scalar& a, const Scalar& b) {
-  if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic()) return environment().binary(op, a, b);
+  if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic())
+    return environment().binary(op, a, b);
   if (op == ScalarOp::Div) return a.to_double() / b.to_double();
   if (!a.is_floating() && !b.is_floating()) return wrap(op, a.to_int(), b.to_int());
   const double x = a.to_double(), y = b.to_double();
@@ -82,7 +84,8 @@ Scalar scalar_binary(ScalarOp op, const Scalar& a, const Scalar& b) {
 }
 
 bool scalar_compare(SymCompare op, const Scalar& a, const Scalar& b) {
-  if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic()) return environment().compare(op, a, b);
+  if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic())
+    return environment().compare(op, a, b);
   if (!a.is_floating() && !b.is_floating()) return compare(op, a.to_int(), b.to_int());
   return compare(op, a.to_double(), b.to_double());
 }

@@ -35,14 +35,14 @@ class Scalar {
 
   constexpr Scalar() : Scalar(int64_t{0}) {}
   template <class T>
-    requires std::same_as<T, bool>
+  requires std::same_as<T, bool>
   constexpr Scalar(T value) : category_(Category::Bool), int_(value ? 1 : 0) {}  // NOLINT
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  constexpr Scalar(T value) : category_(Category::Integer), int_(static_cast<int64_t>(value)) {}  // NOLINT
+  requires(!std::same_as<T, bool>) constexpr Scalar(T value)
+      : category_(Category::Integer), int_(static_cast<int64_t>(value)) {}  // NOLINT
   template <std::floating_point T>
   constexpr Scalar(T value) : category_(Category::Floating), double_(static_cast<double>(value)) {}  // NOLINT
-  constexpr Scalar(Sym value)  // NOLINT
+  constexpr Scalar(Sym value)                                                                        // NOLINT
       : category_(Category::Integer), is_sym_(value.is_symbolic()), sym_(value) {}
 
   // A run-time value of the current trace.
@@ -79,10 +79,7 @@ class Scalar {
   explicit operator bool() const { return to_bool(); }
   explicit operator float() const { return static_cast<float>(to_double()); }
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  explicit operator T() const {
-    return to<T>();
-  }
+  requires(!std::same_as<T, bool>) explicit operator T() const { return to<T>(); }
 
   // The dtype of a 0-d tensor holding it: bool, int64 or the default float.
   DType dtype() const;
@@ -103,46 +100,53 @@ namespace detail {
 Scalar scalar_binary(ScalarOp op, const Scalar& a, const Scalar& b);
 bool scalar_compare(SymCompare op, const Scalar& a, const Scalar& b);
 template <class T>
-concept ScalarLike = std::same_as<T, Scalar> || std::same_as<T, Sym> || std::integral<T> || std::floating_point<T>;
+concept ScalarLike =
+    std::same_as<T, Scalar> || std::same_as<T, Sym> || std::integral<T> || std::floating_point<T>;
 // A Scalar with any number, or a size with a floating one (`1.0 / x.size(0)`), which stays symbolic in a trace.
 template <class A, class B>
 concept ScalarPair = ScalarLike<A> && ScalarLike<B> &&
-                     (std::same_as<A, Scalar> || std::same_as<B, Scalar> ||
-                      (std::same_as<A, Sym> && std::floating_point<B>) || (std::floating_point<A> && std::same_as<B, Sym>));
+    (std::same_as<A, Scalar> || std::same_as<B, Scalar> || (std::same_as<A, Sym> && std::floating_point<B>) ||
+     (std::floating_point<A> && std::same_as<B, Sym>));
 }  // namespace detail
 
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
-Scalar operator+(const A& a, const B& b) { return detail::scalar_binary(ScalarOp::Add, a, b); }
+requires detail::ScalarPair<A, B> Scalar operator+(const A& a, const B& b) {
+  return detail::scalar_binary(ScalarOp::Add, a, b);
+}
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
-Scalar operator-(const A& a, const B& b) { return detail::scalar_binary(ScalarOp::Sub, a, b); }
+requires detail::ScalarPair<A, B> Scalar operator-(const A& a, const B& b) {
+  return detail::scalar_binary(ScalarOp::Sub, a, b);
+}
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
-Scalar operator*(const A& a, const B& b) { return detail::scalar_binary(ScalarOp::Mul, a, b); }
+requires detail::ScalarPair<A, B> Scalar operator*(const A& a, const B& b) {
+  return detail::scalar_binary(ScalarOp::Mul, a, b);
+}
 // True division: the result is floating also for two integers.
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
-Scalar operator/(const A& a, const B& b) { return detail::scalar_binary(ScalarOp::Div, a, b); }
-inline Scalar operator-(const Scalar& a) { return detail::scalar_binary(ScalarOp::Sub, Scalar(int64_t{0}), a); }
+requires detail::ScalarPair<A, B> Scalar operator/(const A& a, const B& b) {
+  return detail::scalar_binary(ScalarOp::Div, a, b);
+}
+inline Scalar operator-(const Scalar& a) {
+  return detail::scalar_binary(ScalarOp::Sub, Scalar(int64_t{0}), a);
+}
 
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
+requires detail::ScalarPair<A, B>
 bool operator==(const A& a, const B& b) { return detail::scalar_compare(SymCompare::Eq, a, b); }
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
+requires detail::ScalarPair<A, B>
 bool operator!=(const A& a, const B& b) { return detail::scalar_compare(SymCompare::Ne, a, b); }
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
+requires detail::ScalarPair<A, B>
 bool operator<(const A& a, const B& b) { return detail::scalar_compare(SymCompare::Lt, a, b); }
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
+requires detail::ScalarPair<A, B>
 bool operator<=(const A& a, const B& b) { return detail::scalar_compare(SymCompare::Le, a, b); }
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
+requires detail::ScalarPair<A, B>
 bool operator>(const A& a, const B& b) { return detail::scalar_compare(SymCompare::Gt, a, b); }
 template <class A, class B>
-  requires detail::ScalarPair<A, B>
+requires detail::ScalarPair<A, B>
 bool operator>=(const A& a, const B& b) { return detail::scalar_compare(SymCompare::Ge, a, b); }
 
 std::ostream& operator<<(std::ostream& out, const Scalar& value);

@@ -1,4 +1,5 @@
 // Size lists: printing, normalising, broadcasting.
+// Place: the out-of-line half of tensor/shape.h.
 #include "tensor/shape.h"
 
 #include <algorithm>
@@ -60,9 +61,9 @@ Sizes broadcast_sizes(std::span<const Sym> a, std::span<const Sym> b, const char
       } else if (x == 1 || x == y) {
         out = y;
       } else {
-        detail::throw_error(detail::concat(op, ": sizes ", SizesView(a), " and ", SizesView(b), " do not broadcast: dimension ",
-                                           -static_cast<int64_t>(back), " is ", x, " and ", y,
-                                           "; they must be equal or one of them 1"));
+        detail::throw_error(detail::concat(op, ": sizes ", SizesView(a), " and ", SizesView(b),
+                                           " do not broadcast: dimension ", -static_cast<int64_t>(back),
+                                           " is ", x, " and ", y, "; they must be equal or one of them 1"));
       }
     }
   }

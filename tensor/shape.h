@@ -26,7 +26,7 @@ class SymList : public Sizes {
     for (Sym value : values) push_back(value);
   }
   SymList(std::span<const Sym> values) : Sizes(values.begin(), values.end()) {}  // NOLINT
-  SymList(const Sizes& values) : Sizes(values) {}                               // NOLINT
+  SymList(const Sizes& values) : Sizes(values) {}                                // NOLINT
   template <std::integral T>
   SymList(const std::vector<T>& values) {  // NOLINT
     reserve(values.size());
@@ -42,14 +42,14 @@ class DimList : public SmallVector<int64_t, kInlineRank> {
   template <std::integral T>
   DimList(T dim) : SmallVector(1, static_cast<int64_t>(dim)) {}  // NOLINT
   template <std::integral T>
-  DimList(const std::vector<T>& dims) : SmallVector(dims.begin(), dims.end()) {}  // NOLINT
+  DimList(const std::vector<T>& dims) : SmallVector(dims.begin(), dims.end()) {}     // NOLINT
   DimList(std::span<const int64_t> dims) : SmallVector(dims.begin(), dims.end()) {}  // NOLINT
 };
 
 // What x.sizes() and x.strides() return: a view into the tensor, valid while the tensor lives unchanged.
 class SizesView {
  public:
-  SizesView(std::span<const Sym> values) : values_(values) {}  // NOLINT
+  SizesView(std::span<const Sym> values) : values_(values) {}                // NOLINT
   SizesView(const Sizes& values) : values_(values.data(), values.size()) {}  // NOLINT
 
   size_t size() const { return values_.size(); }
@@ -62,9 +62,9 @@ class SizesView {
   const Sym* data() const { return values_.data(); }
 
   std::vector<int64_t> vec() const { return {begin(), end()}; }
-  operator std::vector<int64_t>() const { return vec(); }                 // NOLINT
-  operator std::span<const Sym>() const { return values_; }               // NOLINT
-  operator SymList() const { return SymList(values_); }                   // NOLINT
+  operator std::vector<int64_t>() const { return vec(); }    // NOLINT
+  operator std::span<const Sym>() const { return values_; }  // NOLINT
+  operator SymList() const { return SymList(values_); }      // NOLINT
 
   friend bool operator==(const SizesView& a, const SizesView& b) {
     if (a.size() != b.size()) return false;
@@ -72,7 +72,9 @@ class SizesView {
       if (a[i] != b[i]) return false;
     return true;
   }
-  friend bool operator==(const SizesView& a, const std::vector<int64_t>& b) { return a == SizesView(SymList(b)); }
+  friend bool operator==(const SizesView& a, const std::vector<int64_t>& b) {
+    return a == SizesView(SymList(b));
+  }
 
  private:
   std::span<const Sym> values_;

@@ -1,4 +1,5 @@
 // Sym: the slow half, which asks the trace.
+// Place: the out-of-line half of tensor/sym.h.
 #include "tensor/sym.h"
 
 #include <ostream>

@@ -56,7 +56,9 @@ class Sym {
   constexpr int64_t concrete() const { return bits_; }
 
   // A symbolic size becomes its hint here, with a guard: code that stays symbolic keeps the Sym (`auto n = x.size(0)`).
-  constexpr operator int64_t() const { return is_symbolic() ? detail::sym_specialize(*this) : bits_; }  // NOLINT
+  constexpr operator int64_t() const {
+    return is_symbolic() ? detail::sym_specialize(*this) : bits_;
+  }  // NOLINT
   explicit operator bool() const;
 
   Sym& operator+=(Sym other);
@@ -96,48 +98,46 @@ constexpr Sym as_sym(T value) {
   return SymArg(value);
 }
 template <class A, class B>
-concept SymPair = SymOrInt<A> && SymOrInt<B> && (std::same_as<A, Sym> || std::same_as<B, Sym>);
+concept SymPair = SymOrInt<A> && SymOrInt<B> &&(std::same_as<A, Sym> || std::same_as<B, Sym>);
 }  // namespace detail
 
 // Arithmetic keeps expressions; `/` truncates and `%` follows C++, as they do for plain integers.
 template <class A, class B>
-  requires detail::SymPair<A, B>
-Sym operator+(A left, B right) {
+requires detail::SymPair<A, B> Sym operator+(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
   int64_t sum;
   if (a.is_symbolic() || b.is_symbolic()) return detail::sym_binary(SymOp::Add, a, b);
-  if (__builtin_add_overflow(a.concrete(), b.concrete(), &sum)) detail::throw_size_overflow("+", a.concrete(), b.concrete());
+  if (__builtin_add_overflow(a.concrete(), b.concrete(), &sum))
+    detail::throw_size_overflow("+", a.concrete(), b.concrete());
   return Sym::from_int(sum);
 }
 template <class A, class B>
-  requires detail::SymPair<A, B>
-Sym operator-(A left, B right) {
+requires detail::SymPair<A, B> Sym operator-(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
   int64_t difference;
   if (a.is_symbolic() || b.is_symbolic()) return detail::sym_binary(SymOp::Sub, a, b);
-  if (__builtin_sub_overflow(a.concrete(), b.concrete(), &difference)) detail::throw_size_overflow("-", a.concrete(), b.concrete());
+  if (__builtin_sub_overflow(a.concrete(), b.concrete(), &difference))
+    detail::throw_size_overflow("-", a.concrete(), b.concrete());
   return Sym::from_int(difference);
 }
 template <class A, class B>
-  requires detail::SymPair<A, B>
-Sym operator*(A left, B right) {
+requires detail::SymPair<A, B> Sym operator*(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
   int64_t product;
   if (a.is_symbolic() || b.is_symbolic()) return detail::sym_binary(SymOp::Mul, a, b);
-  if (__builtin_mul_overflow(a.concrete(), b.concrete(), &product)) detail::throw_size_overflow("*", a.concrete(), b.concrete());
+  if (__builtin_mul_overflow(a.concrete(), b.concrete(), &product))
+    detail::throw_size_overflow("*", a.concrete(), b.concrete());
   return Sym::from_int(product);
 }
 template <class A, class B>
-  requires detail::SymPair<A, B>
-Sym operator/(A left, B right) {
+requires detail::SymPair<A, B> Sym operator/(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
   if (a.is_symbolic() || b.is_symbolic()) return detail::sym_binary(SymOp::TruncDiv, a, b);
   if (b.concrete() == 0) detail::throw_size_overflow("/", a.concrete(), 0);
   return Sym::from_int(a.concrete() / b.concrete());
 }
 template <class A, class B>
-  requires detail::SymPair<A, B>
-Sym operator%(A left, B right) {
+requires detail::SymPair<A, B> Sym operator%(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
   if (a.is_symbolic() || b.is_symbolic()) return detail::sym_binary(SymOp::Mod, a, b);
   if (b.concrete() == 0) detail::throw_size_overflow("%", a.concrete(), 0);
@@ -147,38 +147,35 @@ inline Sym operator-(Sym a) { return 0 - a; }
 
 // A comparison of expressions is decided by the hint and leaves a guard.
 template <class A, class B>
-  requires detail::SymPair<A, B>
+requires detail::SymPair<A, B>
 bool operator==(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
-  return a.is_symbolic() || b.is_symbolic() ? detail::sym_compare(SymCompare::Eq, a, b) : a.concrete() == b.concrete();
+  return a.is_symbolic() || b.is_symbolic() ? detail::sym_compare(SymCompare::Eq, a, b)
+                                            : a.concrete() == b.concrete();
 }
 template <class A, class B>
-  requires detail::SymPair<A, B>
+requires detail::SymPair<A, B>
 bool operator<(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
-  return a.is_symbolic() || b.is_symbolic() ? detail::sym_compare(SymCompare::Lt, a, b) : a.concrete() < b.concrete();
+  return a.is_symbolic() || b.is_symbolic() ? detail::sym_compare(SymCompare::Lt, a, b)
+                                            : a.concrete() < b.concrete();
 }
 template <class A, class B>
-  requires detail::SymPair<A, B>
+requires detail::SymPair<A, B>
 bool operator<=(A left, B right) {
   const Sym a = detail::as_sym(left), b = detail::as_sym(right);
-  return a.is_symbolic() || b.is_symbolic() ? detail::sym_compare(SymCompare::Le, a, b) : a.concrete() <= b.concrete();
+  return a.is_symbolic() || b.is_symbolic() ? detail::sym_compare(SymCompare::Le, a, b)
+                                            : a.concrete() <= b.concrete();
 }
 template <class A, class B>
-  requires detail::SymPair<A, B>
-bool operator!=(A left, B right) {
-  return !(left == right);
-}
+requires detail::SymPair<A, B>
+bool operator!=(A left, B right) { return !(left == right); }
 template <class A, class B>
-  requires detail::SymPair<A, B>
-bool operator>(A left, B right) {
-  return right < left;
-}
+requires detail::SymPair<A, B>
+bool operator>(A left, B right) { return right < left; }
 template <class A, class B>
-  requires detail::SymPair<A, B>
-bool operator>=(A left, B right) {
-  return right <= left;
-}
+requires detail::SymPair<A, B>
+bool operator>=(A left, B right) { return right <= left; }
 
 inline Sym& Sym::operator+=(Sym other) { return *this = *this + other; }
 inline Sym& Sym::operator-=(Sym other) { return *this = *this - other; }

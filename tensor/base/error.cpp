@@ -17,6 +17,13 @@ void throw_internal_error(const char* file, int line, const char* condition, con
 
 }  // namespace detail
 
+void Error::add_place(SourceLocation where) {
+  const std::string place = to_string(where);
+  if (has_place_ || place.empty()) return;
+  has_place_ = true;
+  add_context("at " + place);
+}
+
 std::string to_string(const SourceLocation& where) {
   const char* file = where.file_name();
   if (file == nullptr || *file == '\0') return {};

@@ -17,11 +17,14 @@ class Error : public std::exception {
   explicit Error(std::string message) : message_(std::move(message)) {}
   const char* what() const noexcept override { return message_.c_str(); }
 
-  // Adds a line, such as the place in the user's program; used while the error travels outwards.
+  // Adds a line to the text while the error travels outwards.
   void add_context(const std::string& line) { message_ += "\n  " + line; }
+  // Adds the line of the user's program that called the op: the innermost call adds it, the others do not.
+  void add_place(SourceLocation where);
 
  private:
   std::string message_;
+  bool has_place_ = false;
 };
 
 // An index lies outside its tensor.
@@ -62,9 +65,9 @@ std::string to_string(const SourceLocation& where);
   } while (false)
 
 // Throws weft::InternalError: the condition is a fact that Weft itself guarantees.
-#define WEFT_ASSERT(condition, ...)                                                 \
-  do {                                                                              \
-    if (!(condition)) [[unlikely]]                                                  \
-      ::weft::detail::throw_internal_error(__FILE__, __LINE__, #condition,          \
-                                           ::weft::detail::concat("" __VA_ARGS__)); \
+#define WEFT_ASSERT(condition, ...)                                              \
+  do {                                                                           \
+    if (!(condition)) [[unlikely]]                                               \
+      ::weft::detail::throw_internal_error(__FILE__, __LINE__, #condition,       \
+                                           ::weft::detail::concat(__VA_ARGS__)); \
   } while (false)

@@ -18,17 +18,13 @@ double as_double(Float16 value) { return to_float(value); }
 
 template <class Half>
 Half round_to(double value) {
-  if constexpr (std::is_same_v<Half, BFloat16>)
-    return to_bfloat16(value);
-  else
-    return to_float16(value);
+  if constexpr (std::is_same_v<Half, BFloat16>) return to_bfloat16(value);
+  else return to_float16(value);
 }
 template <class Half>
 Half round_to(float value) {
-  if constexpr (std::is_same_v<Half, BFloat16>)
-    return to_bfloat16(value);
-  else
-    return to_float16(value);
+  if constexpr (std::is_same_v<Half, BFloat16>) return to_bfloat16(value);
+  else return to_float16(value);
 }
 
 template <class Half>

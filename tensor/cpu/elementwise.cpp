@@ -1,0 +1,346 @@
+// The loops around elementwise kernels.
+#include "tensor/cpu/elementwise.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/cpu/convert.h"
+#include "tensor/cpu/parallel.h"
+
+namespace weft::cpu {
+namespace {
+
+// Elements of one tile: eight operands of eight bytes take 32 KB, a common L1.
+constexpr int64_t kTile = 512;
+// Inner runs from this length on are worth a kernel call of their own.
+constexpr int64_t kLongRun = 256;
+// An addition streams about 8 elements a nanosecond out of L1 and a parallel region costs some microseconds
+// (bench: micro/parallel), so this many additions are worth a thread.
+constexpr double kAdditionsPerThread = 32768;
+
+int64_t grain_of(double cost) {
+  return std::max<int64_t>(1024, static_cast<int64_t>(kAdditionsPerThread / std::max(cost, 1.0)));
+}
+
+struct Axis {
+  int64_t size;
+  SmallVector<int64_t, kMaxOperands + 1> strides;  // inputs, then the output
+};
+
+// The iteration, outermost axis first, with adjacent axes merged where every array allows it.
+SmallVector<Axis, 6> make_axes(const ElementwiseCall& call) {
+  SmallVector<Axis, 6> axes;
+  const size_t operands = call.inputs.size();
+  for (size_t d = 0; d < call.sizes.size(); ++d) {
+    if (call.sizes[d] == 1) continue;
+    Axis axis{call.sizes[d], {}};
+    for (size_t k = 0; k < operands; ++k)
+      axis.strides.push_back(call.inputs[k].data != nullptr ? call.inputs[k].strides[d] : 0);
+    axis.strides.push_back(call.output.strides[d]);
+    axes.push_back(std::move(axis));
+  }
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](const Axis& a, const Axis& b) { return a.strides[operands] > b.strides[operands]; });
+  SmallVector<Axis, 6> merged;
+  for (Axis& axis : axes) {
+    if (!merged.empty()) {
+      Axis& outer = merged.back();
+      bool fits = true;
+      for (size_t k = 0; k <= operands; ++k) fits = fits && outer.strides[k] == axis.strides[k] * axis.size;
+      if (fits) {
+        outer.size *= axis.size;
+        outer.strides = axis.strides;
+        continue;
+      }
+    }
+    merged.push_back(std::move(axis));
+  }
+  if (merged.empty()) merged.push_back({1, SmallVector<int64_t, kMaxOperands + 1>(operands + 1, 1)});
+  return merged;
+}
+
+// Moves `count` elements from iteration index `start` on between a strided array and a dense tile.
+template <bool kGather>
+void transfer(const SmallVector<Axis, 6>& axes, size_t k, char* array, size_t array_bytes, char* tile,
+              size_t tile_bytes, ConvertKernel convert, int64_t start, int64_t count) {
+  int64_t at[16];
+  int64_t rest = start, offset = 0;
+  for (size_t d = axes.size(); d-- > 0;) {
+    at[d] = rest % axes[d].size;
+    rest /= axes[d].size;
+    offset += at[d] * axes[d].strides[k];
+  }
+  const size_t inner = axes.size() - 1;
+  for (int64_t done = 0; done < count;) {
+    const int64_t run = std::min(count - done, axes[inner].size - at[inner]);
+    char* place = array + offset * static_cast<int64_t>(array_bytes);
+    if constexpr (kGather)
+      convert(place, axes[inner].strides[k], tile + done * static_cast<int64_t>(tile_bytes), 1, run);
+    else convert(tile + done * static_cast<int64_t>(tile_bytes), 1, place, axes[inner].strides[k], run);
+    done += run;
+    at[inner] += run;
+    offset += run * axes[inner].strides[k];
+    for (size_t d = inner; d > 0 && at[d] == axes[d].size; --d) {
+      offset += axes[d - 1].strides[k] - axes[d].size * axes[d].strides[k];
+      at[d] = 0;
+      ++at[d - 1];
+    }
+  }
+}
+
+bool is_dense(const SmallVector<Axis, 6>& axes, size_t k) {
+  int64_t expected = 1;
+  for (size_t d = axes.size(); d-- > 0;) {
+    if (axes[d].strides[k] != expected) return false;
+    expected *= axes[d].size;
+  }
+  return true;
+}
+
+bool is_constant(const SmallVector<Axis, 6>& axes, size_t k) {
+  for (const Axis& axis : axes)
+    if (axis.strides[k] != 0) return false;
+  return true;
+}
+
+void splat_element(Splat& splat, const StridedArray& array, DType compute) {
+  convert_kernel(array.dtype, compute)(array.data, 0, splat.bytes, 1, kVectorLanes);
+}
+
+}  // namespace
+
+void Splat::set(DType compute, double floating, int64_t integer) {
+  for (int lane = 0; lane < kVectorLanes; ++lane) {
+    switch (compute) {
+      case DType::Float32: reinterpret_cast<float*>(bytes)[lane] = static_cast<float>(floating); break;
+      case DType::Float64: reinterpret_cast<double*>(bytes)[lane] = floating; break;
+      case DType::Int64: reinterpret_cast<int64_t*>(bytes)[lane] = integer; break;
+      default: reinterpret_cast<int32_t*>(bytes)[lane] = static_cast<int32_t>(integer); break;
+    }
+  }
+}
+
+void run_contiguous(ElementwiseKernel kernel, int64_t n, int num_inputs, const void* const* in,
+                    const int64_t* step, void* out, DType compute, DType output, double cost) {
+  const int64_t grain = grain_of(cost);
+  if (n <= grain) {
+    kernel(n, in, step, out);
+    return;
+  }
+  const int64_t in_bytes = static_cast<int64_t>(size_of(compute)),
+                out_bytes = static_cast<int64_t>(size_of(output));
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    const void* from[kMaxOperands];
+    for (int k = 0; k < num_inputs; ++k)
+      from[k] = static_cast<const char*>(in[k]) + begin * step[k] * in_bytes;
+    kernel(end - begin, from, step, static_cast<char*>(out) + begin * out_bytes);
+  });
+}
+
+void run_elementwise(const ElementwiseCall& call) {
+  int64_t n = 1;
+  for (int64_t size : call.sizes) n *= size;
+  if (n == 0) return;
+  const size_t operands = call.inputs.size();
+  const SmallVector<Axis, 6> axes = make_axes(call);
+  const size_t inner = axes.size() - 1;
+  const DType written = call.is_predicate ? DType::Bool : call.compute;
+  const int64_t compute_bytes = static_cast<int64_t>(size_of(call.compute)),
+                written_bytes = static_cast<int64_t>(size_of(written));
+
+  // How each array is reached: Direct through its own memory, Constant through a splat, Run along the inner axis, Tile by copying.
+  enum class Access : uint8_t { Direct, Constant, Run, Tile };
+  const bool long_runs = axes[inner].size >= kLongRun;
+  Access access[kMaxOperands + 1];
+  Splat constants[kMaxOperands];
+  bool runs = false, tiles = false;
+  for (size_t k = 0; k <= operands; ++k) {
+    const bool is_output = k == operands;
+    if (!is_output && call.inputs[k].data == nullptr) {
+      constants[k] = call.splats[k];
+      access[k] = Access::Constant;
+      continue;
+    }
+    const StridedArray& array = is_output ? call.output : call.inputs[k];
+    const bool same_type = array.dtype == (is_output ? written : call.compute);
+    if (!is_output && is_constant(axes, k)) {
+      splat_element(constants[k], array, call.compute);
+      access[k] = Access::Constant;
+    } else if (same_type && is_dense(axes, k)) {
+      access[k] = Access::Direct;
+    } else if (long_runs && (!is_output && axes[inner].strides[k] == 0)) {
+      access[k] = Access::Run;
+      runs = true;
+    } else if (long_runs && same_type && axes[inner].strides[k] == 1) {
+      access[k] = Access::Run;
+      runs = true;
+    } else {
+      access[k] = Access::Tile;
+      tiles = true;
+    }
+  }
+
+  parallel_for(n, grain_of(call.cost + (tiles ? 4 : 0)), [&](int64_t begin, int64_t end) {
+    alignas(64) char buffers[kMaxOperands][kTile * 8];
+    alignas(64) char out_buffer[kTile * 8];
+    Splat run_constants[kMaxOperands];
+    const void* in[kMaxOperands];
+    int64_t step[kMaxOperands];
+    for (int64_t i = begin; i < end;) {
+      int64_t count = end - i;
+      int64_t inner_at = 0;
+      if (runs) {
+        inner_at = i % axes[inner].size;
+        count = std::min(count, axes[inner].size - inner_at);
+      }
+      if (tiles) count = std::min(count, kTile);
+      const auto place = [&](size_t k, const StridedArray& array) {
+        int64_t rest = i, offset = 0;
+        for (size_t d = axes.size(); d-- > 0;) {
+          offset += rest % axes[d].size * axes[d].strides[k];
+          rest /= axes[d].size;
+        }
+        return static_cast<char*>(array.data) + offset * static_cast<int64_t>(size_of(array.dtype));
+      };
+      for (size_t k = 0; k < operands; ++k) {
+        const StridedArray& array = call.inputs[k];
+        step[k] = 1;
+        switch (access[k]) {
+          case Access::Direct: in[k] = static_cast<char*>(array.data) + i * compute_bytes; break;
+          case Access::Constant:
+            in[k] = constants[k].bytes;
+            step[k] = 0;
+            break;
+          case Access::Run:
+            in[k] = place(k, array);
+            if (axes[inner].strides[k] == 0) {
+              convert_kernel(array.dtype, call.compute)(in[k], 0, run_constants[k].bytes, 1, kVectorLanes);
+              in[k] = run_constants[k].bytes;
+              step[k] = 0;
+            }
+            break;
+          case Access::Tile:
+            transfer<true>(axes, k, static_cast<char*>(array.data), size_of(array.dtype), buffers[k],
+                           size_of(call.compute), convert_kernel(array.dtype, call.compute), i, count);
+            in[k] = buffers[k];
+            break;
+        }
+      }
+      switch (access[operands]) {
+        case Access::Direct:
+          call.kernel(count, in, step, static_cast<char*>(call.output.data) + i * written_bytes);
+          break;
+        case Access::Run: call.kernel(count, in, step, place(operands, call.output)); break;
+        default:
+          call.kernel(count, in, step, out_buffer);
+          transfer<false>(axes, operands, static_cast<char*>(call.output.data), size_of(call.output.dtype),
+                          out_buffer, size_of(written), convert_kernel(written, call.output.dtype), i, count);
+          break;
+      }
+      i += count;
+    }
+  });
+}
+
+namespace {
+
+// A square of elements that fits L1 on both sides: 32 rows of 32 elements of 8 bytes are 8 KB each.
+constexpr int64_t kSquare = 32;
+
+template <class T>
+void transpose_square(const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
+                      int64_t columns) {
+  const T* in = reinterpret_cast<const T*>(from);
+  T* out = reinterpret_cast<T*>(to);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) out[r * to_stride + c] = in[c * from_stride + r];
+}
+
+}  // namespace
+
+void copy_strided(std::span<const int64_t> sizes, const StridedArray& from, const StridedArray& to) {
+  // The identity as an elementwise call: the loops above find the axes; conversion does all the work.
+  ElementwiseCall call{nullptr, to.dtype, false, 1, {sizes.begin(), sizes.end()}, {&from, 1}, {}, to};
+  int64_t n = 1;
+  for (int64_t size : sizes) n *= size;
+  if (n == 0) return;
+  const SmallVector<Axis, 6> axes = make_axes(call);
+  const size_t inner = axes.size() - 1;
+  const ConvertKernel convert = convert_kernel(from.dtype, to.dtype);
+  const int64_t from_bytes = static_cast<int64_t>(size_of(from.dtype)),
+                to_bytes = static_cast<int64_t>(size_of(to.dtype));
+  char* const source = static_cast<char*>(from.data);
+  char* const target = static_cast<char*>(to.data);
+
+  // A transpose: the source runs along another axis than the target. Squares keep both sides in cache.
+  if (axes.size() >= 2 && from.dtype == to.dtype && axes[inner].strides[1] == 1 &&
+      axes[inner].strides[0] != 1) {
+    size_t other = inner;
+    for (size_t d = 0; d < inner; ++d)
+      if (axes[d].strides[0] == 1) other = d;
+    if (other != inner && axes[other].size >= 8 && axes[inner].size >= 8) {
+      const int64_t rows = axes[other].size, columns = axes[inner].size;
+      const int64_t row_blocks = (rows + kSquare - 1) / kSquare;
+      const int64_t batches = n / (rows * columns);
+      parallel_for(
+          batches * row_blocks, std::max<int64_t>(1, 16384 / (kSquare * columns)),
+          [&](int64_t begin, int64_t end) {
+            for (int64_t block = begin; block < end; ++block) {
+              int64_t rest = block / row_blocks, in_offset = 0, out_offset = 0;
+              for (size_t d = inner; d-- > 0;) {
+                if (d == other) continue;
+                const int64_t at = rest % axes[d].size;
+                rest /= axes[d].size;
+                in_offset += at * axes[d].strides[0];
+                out_offset += at * axes[d].strides[1];
+              }
+              const int64_t r = block % row_blocks * kSquare, height = std::min(kSquare, rows - r);
+              for (int64_t c = 0; c < columns; c += kSquare) {
+                const int64_t width = std::min(kSquare, columns - c);
+                const char* in = source + (in_offset + r + c * axes[inner].strides[0]) * from_bytes;
+                char* out = target + (out_offset + r * axes[other].strides[1] + c) * to_bytes;
+                switch (from_bytes) {
+                  case 1:
+                    transpose_square<uint8_t>(in, axes[inner].strides[0], out, axes[other].strides[1], height,
+                                              width);
+                    break;
+                  case 2:
+                    transpose_square<uint16_t>(in, axes[inner].strides[0], out, axes[other].strides[1],
+                                               height, width);
+                    break;
+                  case 4:
+                    transpose_square<uint32_t>(in, axes[inner].strides[0], out, axes[other].strides[1],
+                                               height, width);
+                    break;
+                  default:
+                    transpose_square<uint64_t>(in, axes[inner].strides[0], out, axes[other].strides[1],
+                                               height, width);
+                    break;
+                }
+              }
+            }
+          },
+          1);
+      return;
+    }
+  }
+
+  parallel_for(n, grain_of(2), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      int64_t rest = i, in_offset = 0, out_offset = 0, at_inner = 0;
+      for (size_t d = axes.size(); d-- > 0;) {
+        const int64_t at = rest % axes[d].size;
+        rest /= axes[d].size;
+        in_offset += at * axes[d].strides[0];
+        out_offset += at * axes[d].strides[1];
+        if (d == inner) at_inner = at;
+      }
+      const int64_t run = std::min(end - i, axes[inner].size - at_inner);
+      convert(source + in_offset * from_bytes, axes[inner].strides[0], target + out_offset * to_bytes,
+              axes[inner].strides[1], run);
+      i += run;
+    }
+  });
+}
+
+}  // namespace weft::cpu

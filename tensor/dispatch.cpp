@@ -1,0 +1,205 @@
+// The one door: shape rule, then trace or kernel, then tape.
+// Place: the out-of-line half of tensor/dispatch.h.
+#include "tensor/dispatch.h"
+
+#include "tensor/cpu/elementwise.h"
+
+namespace weft {
+namespace {
+
+thread_local bool grad_mode = true;
+thread_local const CompositeScope* composite_scope = nullptr;
+
+bool any_requires_grad(std::span<const Operand> operands) {
+  for (const Operand& operand : operands)
+    if (operand.tensor != nullptr && (*operand.tensor)->requires_grad) return true;
+  return false;
+}
+
+void run_view(const Call& call, Tensor& output) {
+  const Tensor& base = call.tensor(0);
+  Layout<Sym> layout = call.op.view(base->layout, call.attrs, base->dtype);
+  output = make_view(base, std::move(layout),
+                     call.op.view_dtype ? call.op.view_dtype(call.attrs, base->dtype) : base->dtype);
+}
+
+void run(const Call& call, std::span<Tensor> outputs) {
+  const Op& op = call.op;
+  if (op.cpu_whole != nullptr) {
+    op.cpu_whole(call, outputs);
+  } else if (op.kind == Kind::View) {
+    run_view(call, outputs[0]);
+  } else {
+    WEFT_CHECK(op.infer != nullptr && op.cpu != nullptr, op.name(), ": has no CPU kernel");
+    OutputSpecs specs = op.infer(call);
+    WEFT_ASSERT(specs.size() == outputs.size(), op.name());
+    for (size_t i = 0; i < specs.size(); ++i) outputs[i] = make_tensor(specs[i]);
+    op.cpu(call, outputs);
+  }
+}
+
+void check_device(const Call& call) {
+  for (const Operand& operand : call.operands) {
+    if (operand.tensor == nullptr) continue;
+    WEFT_CHECK((*operand.tensor)->device.is_cpu(), call.name(), ": a tensor is on ",
+               (*operand.tensor)->device, "; only the CPU runs in this build");
+  }
+}
+
+}  // namespace
+
+void call_into(const Op& op, std::span<const Operand> operands, const Attrs& attrs, SourceLocation where,
+               std::span<Tensor> outputs) {
+  if (composite_scope != nullptr) where = composite_scope->where();
+  const Call call{op, operands, attrs, where};
+  try {
+    const bool needs_grad = grad_mode && op.grad_state != GradState::None && any_requires_grad(operands);
+    if (current_trace() != nullptr) {
+      current_trace()->record(call, outputs);
+    } else if (needs_grad && op.grad_state == GradState::Decomposition && op.decompose) {
+      outputs[0] = op.decompose(call);
+      return;
+    } else {
+      check_device(call);
+      run(call, outputs);
+      for (Tensor& output : outputs) {
+        output->made_by = &op;
+        output->made_at = where;
+      }
+    }
+    if (needs_grad) {
+      tape_hook().record(call, outputs);
+    } else if (op.kind == Kind::View && tape_hook().record_view != nullptr) {
+      tape_hook().record_view(call, call.tensor(0), outputs[0]);
+    }
+  } catch (Error& error) {
+    error.add_place(where);
+    throw;
+  }
+}
+
+Tensor call(const Op& op, std::span<const Operand> operands, const Attrs& attrs, SourceLocation where) {
+  Tensor output;
+  call_into(op, operands, attrs, where, std::span(&output, 1));
+  return output;
+}
+
+void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs& attrs,
+                   SourceLocation where) {
+  if (composite_scope != nullptr) where = composite_scope->where();
+  const Call call{op, operands, attrs, where};
+  const Tensor self = call.tensor(0);  // a handle of our own: the tape may replace what operand 0 points into
+  if (current_trace() != nullptr) {
+    current_trace()->mutate(call, self);
+    return;
+  }
+  WEFT_CHECK(!may_self_overlap(self->layout), op.name(), ": the tensor of sizes ", self.sizes(),
+             " and strides ", self.strides(),
+             " has several elements at one place (an expanded view); write into a clone() instead");
+  const bool tracked = grad_mode && tape_hook().before_mutation != nullptr;
+  if (tracked) tape_hook().before_mutation(call, self);
+  if (op.cpu_in_place != nullptr) {
+    op.cpu_in_place(call, self);
+  } else {
+    // The general form: compute, then copy into place.
+    const bool mode = grad_mode;
+    grad_mode = false;
+    struct Restore {
+      bool mode;
+      ~Restore() { grad_mode = mode; }
+    } restore{mode};
+    const Tensor value = weft::call(*op.base, operands, attrs, where);
+    WEFT_CHECK(value.sizes() == self.sizes(), op.name(), ": the result of sizes ", value.sizes(),
+               " does not fit into ", self.sizes());
+    const Op& copy = WEFT_OP("copy_");
+    const Operand copy_operands[] = {self, value};
+    static const Attrs none = {};
+    copy.cpu_in_place(Call{copy, copy_operands, none, where}, self);
+  }
+  self->storage->bump_version(op, where);
+  self->made_by = &op;
+  self->made_at = where;
+  if (tracked) tape_hook().after_mutation(call, self);
+}
+
+TapeHook& tape_hook() {
+  static TapeHook hook;
+  return hook;
+}
+
+TraceHook*& current_trace() {
+  static thread_local TraceHook* trace = nullptr;
+  return trace;
+}
+
+CompositeScope::CompositeScope(const Op& op, SourceLocation where)
+    : op_(op), outer_(composite_scope), where_(composite_scope != nullptr ? composite_scope->where_ : where) {
+  composite_scope = this;
+}
+CompositeScope::~CompositeScope() { composite_scope = outer_; }
+const CompositeScope* CompositeScope::current() { return composite_scope; }
+
+bool grad_mode_enabled() { return grad_mode; }
+void set_grad_mode(bool enabled) { grad_mode = enabled; }
+
+Tensor make_tensor(const OutputSpec& spec) {
+  Layout<Sym> layout;
+  if (spec.strides) layout = {spec.sizes, *spec.strides, Sym::from_int(0)};
+  else layout = contiguous_layout<Sym>(spec.sizes);
+  const size_t bytes = static_cast<size_t>(product(layout.sizes).concrete()) * size_of(spec.dtype);
+  return Tensor(make_intrusive<TensorImpl>(Storage::allocate(bytes, spec.device), std::move(layout),
+                                           spec.dtype, spec.device));
+}
+
+Tensor make_tensor(Sizes sizes, DType dtype, Device device) {
+  return make_tensor(OutputSpec{std::move(sizes), dtype, device});
+}
+
+Tensor make_view(const Tensor& base, Layout<Sym> layout, DType dtype) {
+  return Tensor(make_intrusive<TensorImpl>(base->storage, std::move(layout), dtype, base->device));
+}
+Tensor make_view(const Tensor& base, Layout<Sym> layout) {
+  return make_view(base, std::move(layout), base->dtype);
+}
+
+void copy_data(const Tensor& from, const Tensor& to) {
+  const size_t rank = static_cast<size_t>(to.dim());
+  WEFT_ASSERT(from.sizes() == to.sizes(), "copy between different sizes");
+  const cpu::StridedArray source{bytes_of(from), from->dtype, {int_strides(from), int_strides(from) + rank}};
+  const cpu::StridedArray target{bytes_of(to), to->dtype, {int_strides(to), int_strides(to) + rank}};
+  cpu::copy_strided({int_sizes(to), rank}, source, target);
+}
+
+std::string describe(const Tensor& x) {
+  if (!x.defined()) return "an undefined tensor";
+  return detail::concat(x.sizes(), " ", x.dtype());
+}
+
+namespace {
+
+int category(DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::Bool ? 0 : 1; }
+
+}  // namespace
+
+DType result_type(std::span<const Operand> operands) {
+  std::optional<DType> dims, zero_dim, number;
+  const auto join = [](std::optional<DType>& into, DType dtype) {
+    into = into ? promote(*into, dtype) : dtype;
+  };
+  for (const Operand& operand : operands) {
+    if (operand.tensor != nullptr)
+      join((*operand.tensor).dim() > 0 ? dims : zero_dim, operand.tensor->dtype());
+    else if (operand.is_scalar) join(number, operand.scalar.dtype());
+  }
+  // A lower rank decides only if it has the higher category.
+  std::optional<DType> result = dims;
+  for (const auto& next : {zero_dim, number}) {
+    if (!next) continue;
+    if (!result) result = next;
+    else if (category(*next) > category(*result)) result = promote(*result, *next);
+  }
+  WEFT_ASSERT(result.has_value(), "no operand has a type");
+  return *result;
+}
+
+}  // namespace weft

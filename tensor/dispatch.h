@@ -1,0 +1,123 @@
+// call(): the one door through which every op goes, and the hooks that tape and trace install there.
+// Needs op. Order: shape rule -> (trace: record | kernel of the device) -> (tape: record).
+#pragma once
+
+#include <array>
+
+#include "tensor/op.h"
+
+namespace weft {
+
+// ---- The door -------------------------------------------------------------------------------------------------------
+
+Tensor call(const Op& op, std::span<const Operand> operands, const Attrs& attrs, SourceLocation where);
+inline Tensor call(const Op& op, std::initializer_list<Operand> operands, SourceLocation where) {
+  static const Attrs none = {};
+  return call(op, std::span(operands.begin(), operands.size()), none, where);
+}
+inline Tensor call(const Op& op, std::initializer_list<Operand> operands, const Attrs& attrs,
+                   SourceLocation where) {
+  return call(op, std::span(operands.begin(), operands.size()), attrs, where);
+}
+// For ops of several results; outputs.size() must be the op's.
+void call_into(const Op& op, std::span<const Operand> operands, const Attrs& attrs, SourceLocation where,
+               std::span<Tensor> outputs);
+template <size_t N>
+std::array<Tensor, N> call_many(const Op& op, std::initializer_list<Operand> operands, const Attrs& attrs,
+                                SourceLocation where) {
+  std::array<Tensor, N> outputs;
+  call_into(op, std::span(operands.begin(), operands.size()), attrs, where, outputs);
+  return outputs;
+}
+// For mutations: writes base(self, …) into self, which is operand 0.
+void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs& attrs, SourceLocation where);
+inline void call_mutation(const Op& op, std::initializer_list<Operand> operands, const Attrs& attrs,
+                          SourceLocation where) {
+  call_mutation(op, std::span(operands.begin(), operands.size()), attrs, where);
+}
+
+// ---- Hooks ----------------------------------------------------------------------------------------------------------
+
+// The tape: installed once by the autograd floor.
+struct TapeHook {
+  // After a kernel: some operand requires grad and grad mode is on.
+  void (*record)(const Call&, std::span<Tensor> outputs) = nullptr;
+  // Around an in-place op: checks before, and what the new history is.
+  void (*before_mutation)(const Call&, const Tensor& self) = nullptr;
+  void (*after_mutation)(const Call&, const Tensor& self) = nullptr;
+  // A view was made while grad mode is off or nothing requires grad: it must still follow its base.
+  void (*record_view)(const Call&, const Tensor& base, Tensor& view) = nullptr;
+};
+TapeHook& tape_hook();
+
+// The trace of this thread, or null: it makes the outputs instead of a kernel.
+class TraceHook {
+ public:
+  virtual ~TraceHook() = default;
+  virtual void record(const Call&, std::span<Tensor> outputs) = 0;
+  virtual void mutate(const Call&, const Tensor& self) = 0;
+  virtual Scalar read(const Tensor& x, SourceLocation where) = 0;
+};
+TraceHook*& current_trace();
+
+// Composite functions open one: inner ops report the user's line, and a trace tags what they make.
+class CompositeScope {
+ public:
+  CompositeScope(const Op& op, SourceLocation where);
+  ~CompositeScope();
+  CompositeScope(const CompositeScope&) = delete;
+  CompositeScope& operator=(const CompositeScope&) = delete;
+
+  const Op& op() const { return op_; }
+  const CompositeScope* outer() const { return outer_; }
+  // The line of the user who called the outermost composite.
+  SourceLocation where() const { return where_; }
+  static const CompositeScope* current();
+
+ private:
+  const Op& op_;
+  const CompositeScope* outer_;
+  SourceLocation where_;
+};
+
+// ---- Grad mode (thread-local; the guards are in autograd) -----------------------------------------------------------
+bool grad_mode_enabled();
+void set_grad_mode(bool enabled);
+
+// ---- For kernels ----------------------------------------------------------------------------------------------------
+
+// A new tensor with uninitialised data.
+Tensor make_tensor(const OutputSpec& spec);
+Tensor make_tensor(Sizes sizes, DType dtype, Device device = kCPU);
+// Another handle to the same storage.
+Tensor make_view(const Tensor& base, Layout<Sym> layout, DType dtype);
+Tensor make_view(const Tensor& base, Layout<Sym> layout);
+
+// The first element's address; for real tensors on the CPU.
+template <class T>
+T* data_of(const Tensor& x) {
+  return reinterpret_cast<T*>(static_cast<char*>(x->storage->data()) +
+                              static_cast<int64_t>(x->layout.offset) *
+                                  static_cast<int64_t>(size_of(x->dtype)));
+}
+inline char* bytes_of(const Tensor& x) { return data_of<char>(x); }
+// Sizes and strides as plain integers; for real tensors.
+inline const int64_t* int_sizes(const Tensor& x) {
+  return reinterpret_cast<const int64_t*>(x->layout.sizes.data());
+}
+inline const int64_t* int_strides(const Tensor& x) {
+  return reinterpret_cast<const int64_t*>(x->layout.strides.data());
+}
+inline int64_t int_numel(const Tensor& x) { return x->numel.concrete(); }
+
+// Copies the values of one real tensor into another of equal sizes, converting the dtype; no tape, no version.
+void copy_data(const Tensor& from, const Tensor& to);
+
+// "[2, 3] float32": what error messages say about a tensor.
+std::string describe(const Tensor& x);
+
+// PyTorch's result type: tensors with dimensions decide first, then 0-d tensors, then numbers, each only by raising
+// the category (bool < integer < floating).
+DType result_type(std::span<const Operand> operands);
+
+}  // namespace weft

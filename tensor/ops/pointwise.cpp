@@ -1,0 +1,244 @@
+// Pointwise ops: entries of the table with gradients, decompositions and in-place forms, and the functions of functions.h.
+// Place: the plain half of pointwise_ops.h; kernels come from pointwise.isa.cpp.
+#include <limits>
+
+#include "tensor/ops/pointwise_kernels.h"
+#include "tensor/ops/register.h"
+
+namespace weft {
+namespace {
+
+DType type_of(std::span<const Term> args) {
+  SmallVector<Operand, 8> operands;
+  for (const Term& arg : args) operands.push_back(arg.operand());
+  return result_type({operands.data(), operands.size()});
+}
+
+Term convert(const Term& x, DType dtype) {
+  return x.is_number() || !x.tensor().is_floating_point() ? x : Term(x.tensor().to(dtype));
+}
+
+// A body on terms; a half computation runs in float and rounds once at its end.
+template <int N, class Body>
+Term run_on_terms(std::span<const Term> args) {
+  const DType dtype = type_of(args);
+  SmallVector<Term, 8> wide;
+  for (const Term& arg : args) wide.push_back(is_half(dtype) ? convert(arg, DType::Float32) : arg);
+  const Term result = detail::call_body<N>(Body(), [&](int k) { return wide[static_cast<size_t>(k)]; });
+  return is_half(dtype) ? convert(result, dtype) : result;
+}
+
+class EntryTable {
+ public:
+  explicit EntryTable(OpTable& table) : table_(table), kernels_(cpu::pointwise_kernels()) {}
+
+  class Entry {
+   public:
+    explicit Entry(Op& op) : op_(op) {}
+    // The slot whose integer zeros are an Error.
+    Entry& divisor(int slot) {
+      op_.pointwise->divisor = slot;
+      return nonzero();
+    }
+    // Samples of the last operand keep away from zero.
+    Entry& nonzero() {
+      op_.samples.nonzero_second = true;
+      return *this;
+    }
+
+   private:
+    Op& op_;
+  };
+
+  template <Promote P, class Body, class... GradBodies>
+  Entry pointwise(const char* schema, PromoteTag<P>, Body, Grads<GradBodies...> grads = Grads<>{},
+                  Samples samples = {}) {
+    auto op = make<P, Body>(Schema(schema));
+    op->samples = std::move(samples);
+    const Schema forward = op->schema;
+    Op& added = table_.add(std::move(op));
+    if constexpr (sizeof...(GradBodies) > 0) {
+      added.grad_state = GradState::Formula;
+      std::apply([&](const auto&... bodies) { (add_gradient(added, forward, bodies), ...); }, grads.bodies);
+    }
+    return Entry(added);
+  }
+
+ private:
+  template <Promote P, class Body>
+  std::unique_ptr<Op> make(Schema schema) {
+    constexpr int arity = detail::arity_of_body<Expr, Body>();
+    auto op = std::make_unique<Op>(std::move(schema), Kind::Pointwise);
+    op->pointwise = std::make_shared<PointwiseRule>();
+    PointwiseRule& rule = *op->pointwise;
+    rule.promote = P;
+    rule.arity = arity;
+    rule.expr = [](std::span<const Expr> args) {
+      return detail::call_body<arity>(Body(), [&](int k) { return args[static_cast<size_t>(k)]; });
+    };
+    rule.term = [](std::span<const Term> args) { return run_on_terms<arity, Body>(args); };
+    rule.kernels = kernels_[next_++];
+    ExprGraph graph;
+    const Expr value = build(rule, graph, P == Promote::Integer ? DType::Int32 : DType::Float32);
+    rule.cost = graph.cost_of(value);
+    op->infer = infer_pointwise;
+    op->cpu_whole = run_pointwise;
+    op->decompose = [](const Call& call) {
+      SmallVector<Term, 4> args;
+      for (const Operand& operand : call.operands) args.push_back(Term(operand));
+      return call.op.pointwise->term({args.data(), args.size()}).tensor();
+    };
+    return op;
+  }
+
+  static Expr build(const PointwiseRule& rule, ExprGraph& graph, DType dtype) {
+    SmallVector<Expr, 8> inputs;
+    for (int k = 0; k < rule.arity; ++k) inputs.push_back(graph.input(k, dtype));
+    return rule.expr({inputs.data(), inputs.size()});
+  }
+
+  template <class Body>
+  void add_gradient(Op& op, const Schema& forward, const Body&) {
+    GradRule rule;
+    if constexpr (std::is_same_v<Body, ZeroGrad>) {
+      rule.body = [](const GradCall& grad, size_t operand) {
+        const OutputSpec& spec = grad.input_specs[operand];
+        return zeros(SymList(spec.sizes), TensorOptions(spec.dtype).device(spec.device), grad.where);
+      };
+    } else if constexpr (!std::is_same_v<Body, NoGrad>) {
+      // The formula is an op of its own, over (dy, operands…, result): one kernel in eager, one node in a graph.
+      std::string text = op.name() + ".grad" + std::to_string(op.grads.size()) + "(Value dy";
+      for (const Param& param : forward.params) text += ", Value " + param.name;
+      auto derived = make<Promote::Common, Body>(Schema(text + ", Value result) -> Tensor"));
+      derived->grad_state = GradState::Decomposition;
+      derived->samples = op.samples;
+      ExprGraph graph;
+      const uint64_t uses = graph.inputs_of(build(*derived->pointwise, graph, DType::Float32));
+      const int operands = derived->pointwise->arity - 2;
+      rule.derived_uses = uses;
+      rule.saved_inputs = static_cast<uint32_t>(uses >> 1) & ((1u << operands) - 1);
+      rule.saved_outputs = static_cast<uint32_t>(uses >> (operands + 1)) & 1;
+      rule.derived = &table_.add(std::move(derived));
+    }
+    op.grads.push_back(std::move(rule));
+  }
+
+  OpTable& table_;
+  std::span<const cpu::ElementwiseKernels> kernels_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+void register_pointwise_ops(OpTable& table) {
+  EntryTable entries(table);
+  declare_pointwise_ops(entries);
+}
+
+// ---- The functions --------------------------------------------------------------------------------------------------
+
+#define WEFT_UNARY_FUNCTION(name) \
+  Tensor name(const Tensor& x, SourceLocation where) { return call(WEFT_OP(#name), {x}, where); }
+#define WEFT_FOR_EACH_PLAIN_UNARY(F)                                                                         \
+  F(abs)                                                                                                     \
+  F(acos) F(acosh) F(asin) F(asinh) F(atan) F(atanh) F(ceil) F(cos) F(cosh) F(digamma) F(erf) F(erfc)        \
+      F(erfinv) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(hardsigmoid) F(hardswish) F(isfinite) F(isinf)    \
+          F(isnan) F(lgamma) F(log) F(log10) F(log1p) F(log2) F(log_sigmoid) F(logical_not) F(mish) F(neg)   \
+              F(reciprocal) F(relu) F(relu6) F(round) F(rsqrt) F(selu) F(sigmoid) F(sign) F(signbit) F(silu) \
+                  F(sin) F(sinh) F(softsign) F(sqrt) F(square) F(tan) F(tanh) F(tanhshrink) F(trunc)
+WEFT_FOR_EACH_PLAIN_UNARY(WEFT_UNARY_FUNCTION)
+#undef WEFT_UNARY_FUNCTION
+
+#define WEFT_BINARY_FUNCTION(name)                                        \
+  Tensor name(const Operand& a, const Operand& b, SourceLocation where) { \
+    return call(WEFT_OP(#name), {a, b}, where);                           \
+  }
+WEFT_FOR_EACH_BINARY(WEFT_BINARY_FUNCTION)
+#undef WEFT_BINARY_FUNCTION
+
+Tensor add(const Operand& a, const Operand& b, const Scalar& alpha, SourceLocation where) {
+  return call(WEFT_OP("add"), {a, b, alpha}, where);
+}
+Tensor sub(const Operand& a, const Operand& b, const Scalar& alpha, SourceLocation where) {
+  return call(WEFT_OP("sub"), {a, b, alpha}, where);
+}
+Tensor rsub(const Operand& a, const Operand& b, const Scalar& alpha, SourceLocation where) {
+  return sub(b, a, alpha, where);
+}
+Tensor where(const Tensor& condition, const Operand& a, const Operand& b, SourceLocation here) {
+  return call(WEFT_OP("where"), {condition, a, b}, here);
+}
+Tensor lerp(const Tensor& start, const Tensor& end, const Operand& weight, SourceLocation where) {
+  return call(WEFT_OP("lerp"), {start, end, weight}, where);
+}
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value, SourceLocation where) {
+  return call(WEFT_OP("addcmul"), {x, a, b, value}, where);
+}
+Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value, SourceLocation where) {
+  return call(WEFT_OP("addcdiv"), {x, a, b, value}, where);
+}
+Tensor clamp_min(const Tensor& x, const Operand& min, SourceLocation where) {
+  return call(WEFT_OP("clamp_min"), {x, min}, where);
+}
+Tensor clamp_max(const Tensor& x, const Operand& max, SourceLocation where) {
+  return call(WEFT_OP("clamp_max"), {x, max}, where);
+}
+Tensor elu(const Tensor& x, const Scalar& alpha, SourceLocation where) {
+  return call(WEFT_OP("elu"), {x, alpha}, where);
+}
+Tensor celu(const Tensor& x, const Scalar& alpha, SourceLocation where) {
+  return call(WEFT_OP("celu"), {x, alpha}, where);
+}
+Tensor leaky_relu(const Tensor& x, const Scalar& negative_slope, SourceLocation where) {
+  return call(WEFT_OP("leaky_relu"), {x, negative_slope}, where);
+}
+Tensor hardtanh(const Tensor& x, const Scalar& min_val, const Scalar& max_val, SourceLocation where) {
+  return call(WEFT_OP("hardtanh"), {x, min_val, max_val}, where);
+}
+Tensor softplus(const Tensor& x, const Scalar& beta, const Scalar& threshold, SourceLocation where) {
+  return call(WEFT_OP("softplus"), {x, beta, threshold}, where);
+}
+Tensor softshrink(const Tensor& x, const Scalar& lambda, SourceLocation where) {
+  return call(WEFT_OP("softshrink"), {x, lambda}, where);
+}
+Tensor hardshrink(const Tensor& x, const Scalar& lambda, SourceLocation where) {
+  return call(WEFT_OP("hardshrink"), {x, lambda}, where);
+}
+Tensor threshold(const Tensor& x, const Scalar& limit, const Scalar& value, SourceLocation where) {
+  return call(WEFT_OP("threshold"), {x, limit, value}, where);
+}
+Tensor logit(const Tensor& x, SourceLocation where) { return call(WEFT_OP("logit"), {x}, where); }
+
+namespace {
+const Tensor& only_tensor(const Rhs& x) {
+  WEFT_CHECK(x.operand.is_tensor(), "operator: an undefined tensor");
+  return *x.operand.tensor;
+}
+}  // namespace
+Tensor operator-(Rhs x) { return neg(only_tensor(x), x.where); }
+Tensor operator~(Rhs x) { return bitwise_not(only_tensor(x), x.where); }
+#define WEFT_BINARY_OPERATOR(symbol, function)                                               \
+  Tensor operator symbol(const Tensor& a, Rhs b) { return function(a, b.operand, b.where); } \
+  Tensor operator symbol(Lhs a, const Tensor& b) { return function(a.operand, b, a.where); }
+Tensor operator+(const Tensor& a, Rhs b) { return add(a, b.operand, 1, b.where); }
+Tensor operator+(Lhs a, const Tensor& b) { return add(a.operand, b, 1, a.where); }
+Tensor operator-(const Tensor& a, Rhs b) { return sub(a, b.operand, 1, b.where); }
+Tensor operator-(Lhs a, const Tensor& b) { return sub(a.operand, b, 1, a.where); }
+Tensor operator/(const Tensor& a, Rhs b) { return div(a, b.operand, {}, b.where); }
+Tensor operator/(Lhs a, const Tensor& b) { return div(a.operand, b, {}, a.where); }
+WEFT_BINARY_OPERATOR(*, mul)
+WEFT_BINARY_OPERATOR(%, remainder)
+WEFT_BINARY_OPERATOR(&, bitwise_and)
+WEFT_BINARY_OPERATOR(|, bitwise_or)
+WEFT_BINARY_OPERATOR(^, bitwise_xor)
+WEFT_BINARY_OPERATOR(<<, bitwise_left_shift)
+WEFT_BINARY_OPERATOR(>>, bitwise_right_shift)
+WEFT_BINARY_OPERATOR(==, eq)
+WEFT_BINARY_OPERATOR(!=, ne)
+WEFT_BINARY_OPERATOR(<, lt)
+WEFT_BINARY_OPERATOR(<=, le)
+WEFT_BINARY_OPERATOR(>, gt)
+WEFT_BINARY_OPERATOR(>=, ge)
+#undef WEFT_BINARY_OPERATOR
+
+}  // namespace weft

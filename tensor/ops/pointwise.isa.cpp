@@ -1,0 +1,100 @@
+// The pointwise kernels of one instruction set: every body of the table over vectors.
+// Place: compiled once per set; pointwise.cpp takes the kernels in the order in which the table declares them.
+#include <vector>
+
+#include "tensor/cpu/vec_math.h"
+#include "tensor/cpu/vec_memory.h"
+#include "tensor/ops/pointwise_kernels.h"
+
+namespace weft::cpu {
+inline namespace WEFT_ISA_NAMESPACE {
+
+template <class T, int L>
+Vec<T, L> constant_like(Vec<T, L>, double value) {
+  return Vec<T, L>(static_cast<T>(value));
+}
+
+namespace {
+
+template <class C, int N, class Body>
+void run_body(int64_t n, const void* const* in, const int64_t* step, void* out) {
+  using V = Vec<C>;
+  const Body body{};
+  const C* from[N];
+  for (int k = 0; k < N; ++k) from[k] = static_cast<const C*>(in[k]);
+  const auto compute = [&](int64_t i) {
+    return weft::detail::call_body<N>(body, [&](int k) { return V::load(from[k] + i * step[k]); });
+  };
+  constexpr bool is_predicate = !std::is_same_v<decltype(compute(0)), V>;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    if constexpr (is_predicate) store_mask(static_cast<bool*>(out) + i, compute(i));
+    else compute(i).store(static_cast<C*>(out) + i);
+  }
+  if (i == n) return;
+  // The tail is a whole vector too: its unused lanes repeat the last element.
+  const int count = static_cast<int>(n - i);
+  C tail[N][kLanes];
+  for (int k = 0; k < N; ++k) {
+    for (int lane = 0; lane < kLanes; ++lane)
+      tail[k][lane] = from[k][(i + (lane < count ? lane : count - 1)) * step[k]];
+  }
+  const auto result = weft::detail::call_body<N>(body, [&](int k) { return V::load(tail[k]); });
+  if constexpr (is_predicate) store_mask_partial(static_cast<bool*>(out) + i, result, count);
+  else store_partial(static_cast<C*>(out) + i, result, count);
+}
+
+// Collects kernels in the order of the declarations.
+class KernelTable {
+ public:
+  struct Entry {
+    Entry& divisor(int) { return *this; }
+    Entry& nonzero() { return *this; }
+  };
+
+  template <Promote P, class Body, class... GradBodies>
+  Entry pointwise(const char*, PromoteTag<P>, Body, Grads<GradBodies...> = Grads<>{}, Samples = {}) {
+    constexpr bool for_floats = P != Promote::Integer;
+    constexpr bool for_integers = P == Promote::Common || P == Promote::Integer || P == Promote::Predicate;
+    add<Body, for_floats, for_integers>();
+    (add_gradient<GradBodies>(), ...);
+    return {};
+  }
+
+  std::vector<ElementwiseKernels> kernels;
+
+ private:
+  template <class Body, bool kFloats, bool kIntegers>
+  void add() {
+    constexpr int arity =
+        weft::detail::arity_of_body<std::conditional_t<kFloats, Vec<float>, Vec<int32_t>>, Body>();
+    ElementwiseKernels entry;
+    if constexpr (kFloats) {
+      entry.f32 = run_body<float, arity, Body>;
+      entry.f64 = run_body<double, arity, Body>;
+    }
+    if constexpr (kIntegers) {
+      entry.i64 = run_body<int64_t, arity, Body>;
+      entry.i32 = run_body<int32_t, arity, Body>;
+    }
+    kernels.push_back(entry);
+  }
+  template <class Body>
+  void add_gradient() {
+    if constexpr (!std::is_same_v<Body, NoGrad> && !std::is_same_v<Body, ZeroGrad>) add<Body, true, false>();
+  }
+};
+
+}  // namespace
+
+std::span<const ElementwiseKernels> pointwise_kernels() {
+  static const std::vector<ElementwiseKernels>* kernels = [] {
+    auto* table = new KernelTable;
+    declare_pointwise_ops(*table);
+    return &table->kernels;
+  }();
+  return *kernels;
+}
+
+}  // namespace WEFT_ISA_NAMESPACE
+}  // namespace weft::cpu

@@ -1,0 +1,50 @@
+// PointwiseRule: what a pointwise entry turns into, and the signature of its vector kernels.
+// Needs op, expr and term.
+#pragma once
+
+#include <functional>
+
+#include "tensor/cpu/elementwise.h"
+#include "tensor/expr/expr.h"
+#include "tensor/op.h"
+#include "tensor/ops/term.h"
+
+namespace weft {
+
+// How operand dtypes become the dtype of the computation and of the result.
+enum class Promote : uint8_t {
+  Common,             // the common type (result_type); bool and small integers compute in int32 and wrap
+  Floating,           // the common type, with integers and bool turned into the default float
+  Integer,            // the common type, which must not be floating
+  Predicate,          // computes in the common type, gives bool
+  FloatingPredicate,  // as Floating, gives bool
+};
+
+struct PointwiseRule {
+  Promote promote;
+  int arity = 0;
+  Expr (*expr)(std::span<const Expr>) = nullptr;  // the body on expressions
+  Term (*term)(std::span<const Term>) = nullptr;  // and on tensors: the decomposition
+  cpu::ElementwiseKernels kernels;                // of the instruction set in use
+  double cost = 1;                                // primitives per element, in additions
+
+  int divisor = -1;  // the slot in which an integer zero is an Error
+
+  bool is_predicate() const { return promote == Promote::Predicate || promote == Promote::FloatingPredicate; }
+};
+
+// The dtype in which the rule computes these operands, before small types widen, and the dtype of its result.
+struct PointwiseTypes {
+  DType common, result;
+};
+PointwiseTypes pointwise_types(const Op& op, std::span<const Operand> operands);
+
+// Computes into `out`, which has the broadcast sizes and any strides and dtype; it may share memory with operands.
+void run_pointwise_into(const Call& call, const Tensor& out);
+
+// Installed as infer and cpu_whole of every pointwise op.
+OutputSpecs infer_pointwise(const Call& call);
+void run_pointwise(const Call& call, std::span<Tensor> outputs);
+void run_pointwise_in_place(const Call& call, const Tensor& self);
+
+}  // namespace weft

@@ -1,0 +1,119 @@
+// Tensor: construction, reading values on the host, and indexing in libtorch's spelling.
+#include "tensor/tensor.h"
+
+#include "tensor/allocator.h"
+#include "tensor/base/half.h"
+#include "tensor/dispatch.h"
+
+namespace weft {
+
+TensorImpl::TensorImpl(Intrusive<Storage> s, Layout<Sym> l, DType t, Device d)
+    : storage(std::move(s)), layout(std::move(l)), dtype(t), device(d), numel(product(layout.sizes)) {
+  if (storage) is_contiguous = weft::is_contiguous(layout);
+}
+// Out of line: the slots are complete only to their owners.
+TensorImpl::~TensorImpl() = default;
+
+void* TensorImpl::operator new(size_t bytes) { return allocate(bytes); }
+void TensorImpl::operator delete(void* memory, size_t bytes) { deallocate(memory, bytes); }
+
+void Tensor::throw_undefined() {
+  detail::throw_error(
+      "tensor: this handle is undefined (default constructed or reset); assign a tensor to it first");
+}
+
+bool Tensor::is_contiguous() const {
+  const TensorImpl& x = checked();
+  return x.is_fake ? weft::is_contiguous(x.layout) : x.is_contiguous;
+}
+
+uint32_t Tensor::version() const {
+  const TensorImpl& x = checked();
+  return x.storage ? x.storage->version() : 0;
+}
+
+void* Tensor::data_ptr(DType expected) const {
+  const TensorImpl& x = checked();
+  WEFT_CHECK(
+      !x.is_fake,
+      "data_ptr: this tensor belongs to a trace and has no data; read it outside the compiled function");
+  WEFT_CHECK(x.dtype == expected, "data_ptr: asked for ", expected, ", but the tensor is ", x.dtype);
+  return bytes_of(*this);
+}
+
+Scalar Tensor::item(SourceLocation where) const {
+  const TensorImpl& x = checked();
+  if (x.is_fake) return current_trace()->read(*this, where);
+  WEFT_CHECK(x.numel == 1, "item: the tensor has ", x.numel, " elements (sizes ", sizes(),
+             "), not one; reduce or index it first");
+  WEFT_CHECK(x.device.is_cpu(), "item: the tensor is on ", x.device);
+  return visit(x.dtype, [&](auto zero) -> Scalar {
+    using T = decltype(zero);
+    const T value = *data_of<T>(*this);
+    if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+      return static_cast<double>(to_float(value));
+    else return value;
+  });
+}
+
+bool Tensor::is_true() const {
+  WEFT_CHECK(numel() == 1, "bool: the truth of a tensor of sizes ", sizes(),
+             " is ambiguous; use any() or all()");
+  return item(checked().made_at).to_bool();
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const TensorImpl& x = checked();
+  WEFT_CHECK(!x.is_fake, "to_vector: this tensor belongs to a trace and has no data");
+  std::vector<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>> values(
+      static_cast<size_t>(x.numel.concrete()));
+  Tensor target = from_blob(values.data(), SymList(x.layout.sizes), TensorOptions(dtype_of<T>));
+  copy_data(*this, target);
+  if constexpr (std::is_same_v<T, bool>) return {values.begin(), values.end()};
+  else return values;
+}
+template std::vector<float> Tensor::to_vector<float>() const;
+template std::vector<double> Tensor::to_vector<double>() const;
+template std::vector<int64_t> Tensor::to_vector<int64_t>() const;
+template std::vector<int32_t> Tensor::to_vector<int32_t>() const;
+template std::vector<int16_t> Tensor::to_vector<int16_t>() const;
+template std::vector<int8_t> Tensor::to_vector<int8_t>() const;
+template std::vector<uint8_t> Tensor::to_vector<uint8_t>() const;
+template std::vector<bool> Tensor::to_vector<bool>() const;
+
+std::tuple<Tensor, Tensor> Tensor::max(int64_t dim, bool keepdim, SourceLocation where) const {
+  return weft::max(*this, dim, keepdim, where);
+}
+std::tuple<Tensor, Tensor> Tensor::min(int64_t dim, bool keepdim, SourceLocation where) const {
+  return weft::min(*this, dim, keepdim, where);
+}
+std::tuple<Tensor, Tensor> Tensor::sort(int64_t dim, bool descending, SourceLocation where) const {
+  return weft::sort(*this, dim, descending, where);
+}
+std::tuple<Tensor, Tensor> Tensor::topk(int64_t k, int64_t dim, bool largest, bool sorted,
+                                        SourceLocation where) const {
+  return weft::topk(*this, k, dim, largest, sorted, where);
+}
+std::vector<Tensor> Tensor::split(SymArg size, int64_t dim, SourceLocation where) const {
+  return weft::split(*this, size, dim, where);
+}
+std::vector<Tensor> Tensor::split(const SymList& sizes, int64_t dim, SourceLocation where) const {
+  return weft::split(*this, sizes, dim, where);
+}
+std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim, SourceLocation where) const {
+  return weft::chunk(*this, chunks, dim, where);
+}
+std::vector<Tensor> Tensor::unbind(int64_t dim, SourceLocation where) const {
+  return weft::unbind(*this, dim, where);
+}
+
+Tensor& Tensor::operator+=(Rhs other) { return add_(other.operand, 1, other.where); }
+Tensor& Tensor::operator-=(Rhs other) { return sub_(other.operand, 1, other.where); }
+Tensor& Tensor::operator*=(Rhs other) { return mul_(other.operand, other.where); }
+Tensor& Tensor::operator/=(Rhs other) { return div_(other.operand, {}, other.where); }
+
+Tensor Tensor::operator[](int64_t i) const { return weft::select(*this, 0, i, SourceLocation()); }
+Tensor Tensor::operator[](Sym i) const { return weft::select(*this, 0, i, SourceLocation()); }
+
+}  // namespace weft
