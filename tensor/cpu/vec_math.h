@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/cpu/vec.h"
+#include "tensor/cpu/vec_divide.h"
 #include "tensor/expr/math.h"
 
 namespace weft::cpu {

@@ -8,6 +8,7 @@
 // + - * & | ^ << >> on integer values and lookup(table, index).
 #pragma once
 
+#include "tensor/expr/math_division.h"
 #include "tensor/expr/math_exponential.h"
 #include "tensor/expr/math_power.h"
 #include "tensor/expr/math_special.h"
