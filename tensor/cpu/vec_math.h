@@ -65,6 +65,9 @@ WEFT_VEC_FUNCTION(atanh)
 WEFT_VEC_FUNCTION(erf)
 WEFT_VEC_FUNCTION(erfc)
 WEFT_VEC_FUNCTION(sigmoid)
+WEFT_VEC_FUNCTION(lgamma)
+WEFT_VEC_FUNCTION(digamma)
+WEFT_VEC_FUNCTION(erfinv)
 #undef WEFT_VEC_FUNCTION
 
 // The reduction of huge arguments runs only when a lane needs it; no lane's value depends on the others.

@@ -10,6 +10,7 @@
 
 #include "tensor/expr/math_division.h"
 #include "tensor/expr/math_exponential.h"
+#include "tensor/expr/math_gamma.h"
 #include "tensor/expr/math_power.h"
 #include "tensor/expr/math_special.h"
 #include "tensor/expr/math_trigonometric.h"

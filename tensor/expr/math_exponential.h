@@ -247,7 +247,7 @@ V tanh_f32(V x) {
   V small = fma(x * z, polynomial(z, -0.006111132826, 0.02100870951, -0.05385379562, 0.1333279292, -0.3333332924), x);
   auto [n, p] = exp_parts_f32(where(a > 10, V(20), 2 * a));
   V e = (1 + p) * power_of_two_f32(to_int(n));
-  return where(a < 0.625, small, copysign(1 - 2 / (e + 1), x));
+  return copysign(where(a < 0.625, small, 1 - 2 / (e + 1)), x);
 }
 template <class V>
 V tanh_f64(V x) {
@@ -265,19 +265,20 @@ V cosh_f64(V x) {
   V h = half_exp_f64(abs(x));
   return h + 0.25 / h;
 }
+// For large a: log(2a) = log1p(a - 1) + log 2.
 template <class V>
 V asinh_f64(V x) {
   V a = abs(x), square = a * a;
-  V near = log1p_f64(a + square / (1 + sqrt(square + 1)));
-  V far = log_f64(a) + 0.693147180559945309417;
-  return copysign(where(a < 0x1p28, near, far), x);
+  auto far = a >= 0x1p28;
+  V y = log1p_f64(where(far, a - 1, a + square / (1 + sqrt(square + 1))));
+  return copysign(where(far, y + 0.693147180559945309417, y), x);
 }
 template <class V>
 V acosh_f64(V x) {
   V t = x - 1;
-  V near = log1p_f64(t + sqrt(2 * t + t * t));
-  V far = log_f64(x) + 0.693147180559945309417;
-  return where(x < 1, V(kNaN), where(x < 0x1p28, near, far));
+  auto far = x >= 0x1p28;
+  V y = log1p_f64(where(far, t, t + sqrt(2 * t + t * t)));
+  return where(x < 1, V(kNaN), where(far, y + 0.693147180559945309417, y));
 }
 template <class V>
 V atanh_f64(V x) {

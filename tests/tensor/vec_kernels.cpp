@@ -35,6 +35,7 @@ constexpr Function kFunctions[] = {
     WEFT_ONE(log1p), WEFT_ONE(sin),   WEFT_ONE(cos),   WEFT_ONE(tan),   WEFT_ONE(asin),    WEFT_ONE(acos),
     WEFT_ONE(atan),  WEFT_ONE(sinh),  WEFT_ONE(cosh),  WEFT_ONE(tanh),  WEFT_ONE(asinh),   WEFT_ONE(acosh),
     WEFT_ONE(atanh), WEFT_ONE(erf),   WEFT_ONE(erfc),  WEFT_ONE(rsqrt), WEFT_ONE(sigmoid), WEFT_ONE(reciprocal),
+    WEFT_ONE(lgamma), WEFT_ONE(digamma), WEFT_ONE(erfinv),
     WEFT_TWO(pow),   WEFT_TWO(atan2),
 };
 
