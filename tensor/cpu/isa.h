@@ -10,7 +10,14 @@ enum class Isa { SSE4, AVX2, AVX512 };
 Isa current_isa();
 const char* name_of(Isa isa);
 
-// Declares `Result function()` in the three namespaces of *.isa.cpp files, and `function()` that calls the right one.
+// Declares `Result function()`: a *.isa.cpp file defines it inside its inline namespace, once per set; everywhere else
+// the call goes to the set in use.
+#ifdef WEFT_ISA_NAMESPACE
+#define WEFT_PER_ISA(Result, function)  \
+  inline namespace WEFT_ISA_NAMESPACE { \
+  Result function();                    \
+  }
+#else
 #define WEFT_PER_ISA(Result, function)                 \
   namespace isa_sse4 {                                 \
   Result function();                                   \
@@ -29,5 +36,6 @@ const char* name_of(Isa isa);
     }                                                  \
     return isa_sse4::function();                       \
   }
+#endif
 
 }  // namespace weft::cpu
