@@ -1,5 +1,5 @@
-// The one header a user includes.
-// Needs every floor; brings no private dependency with it.
+// The one header of a user's program.
+// Place: above all rooms; it includes their public headers.
 #pragma once
 
-#include "tensor/base/dtype.h"
+#include "tensor/tensor.h"

@@ -68,12 +68,18 @@ struct Vec {
     else return u(i);
   }
 
-  WEFT_INLINE friend Vec operator+(Vec a, Vec b) { return map([&](int i) { return (Raw)(a.ring(i) + b.ring(i)); }); }
-  WEFT_INLINE friend Vec operator-(Vec a, Vec b) { return map([&](int i) { return (Raw)(a.ring(i) - b.ring(i)); }); }
-  WEFT_INLINE friend Vec operator*(Vec a, Vec b) { return map([&](int i) { return (Raw)(a.ring(i) * b.ring(i)); }); }
-  WEFT_INLINE friend Vec operator/(Vec a, Vec b)
-    requires kFloating
-  { return map([&](int i) { return (Raw)(a.raw(i) / b.raw(i)); }); }
+  WEFT_INLINE friend Vec operator+(Vec a, Vec b) {
+    return map([&](int i) { return (Raw)(a.ring(i) + b.ring(i)); });
+  }
+  WEFT_INLINE friend Vec operator-(Vec a, Vec b) {
+    return map([&](int i) { return (Raw)(a.ring(i) - b.ring(i)); });
+  }
+  WEFT_INLINE friend Vec operator*(Vec a, Vec b) {
+    return map([&](int i) { return (Raw)(a.ring(i) * b.ring(i)); });
+  }
+  WEFT_INLINE friend Vec operator/(Vec a, Vec b) requires kFloating {
+    return map([&](int i) { return (Raw)(a.raw(i) / b.raw(i)); });
+  }
   WEFT_INLINE friend Vec operator-(Vec a) { return neg(a); }
   WEFT_INLINE friend Vec operator+(Vec a) { return a; }
   WEFT_INLINE Vec& operator+=(Vec b) { return *this = *this + b; }
@@ -81,29 +87,25 @@ struct Vec {
   WEFT_INLINE Vec& operator*=(Vec b) { return *this = *this * b; }
   WEFT_INLINE Vec& operator/=(Vec b) { return *this = *this / b; }
 
-  WEFT_INLINE friend Vec operator&(Vec a, Vec b)
-    requires(!kFloating)
-  { return map([&](int i) { return (Raw)(a.u(i) & b.u(i)); }); }
-  WEFT_INLINE friend Vec operator|(Vec a, Vec b)
-    requires(!kFloating)
-  { return map([&](int i) { return (Raw)(a.u(i) | b.u(i)); }); }
-  WEFT_INLINE friend Vec operator^(Vec a, Vec b)
-    requires(!kFloating)
-  { return map([&](int i) { return (Raw)(a.u(i) ^ b.u(i)); }); }
-  WEFT_INLINE friend Vec operator~(Vec a)
-    requires(!kFloating)
-  { return map([&](int i) { return (Raw)(~a.u(i)); }); }
+  WEFT_INLINE friend Vec operator&(Vec a, Vec b) requires(!kFloating) {
+    return map([&](int i) { return (Raw)(a.u(i) & b.u(i)); });
+  }
+  WEFT_INLINE friend Vec operator|(Vec a, Vec b) requires(!kFloating) {
+    return map([&](int i) { return (Raw)(a.u(i) | b.u(i)); });
+  }
+  WEFT_INLINE friend Vec operator^(Vec a, Vec b) requires(!kFloating) {
+    return map([&](int i) { return (Raw)(a.u(i) ^ b.u(i)); });
+  }
+  WEFT_INLINE friend Vec operator~(Vec a) requires(!kFloating) {
+    return map([&](int i) { return (Raw)(~a.u(i)); });
+  }
 
   // A count outside 0 … width-1 leaves zeros (<<) or the sign (>>).
-  WEFT_INLINE friend Vec operator<<(Vec a, int count)
-    requires(!kFloating)
-  {
+  WEFT_INLINE friend Vec operator<<(Vec a, int count) requires(!kFloating) {
     if (unsigned(count) >= unsigned(kBits)) return Vec(T(0));
     return map([&](int i) { return (Raw)(a.u(i) << UnsignedOf<T>(count)); });
   }
-  WEFT_INLINE friend Vec operator>>(Vec a, int count)
-    requires(!kFloating)
-  {
+  WEFT_INLINE friend Vec operator>>(Vec a, int count) requires(!kFloating) {
     if (unsigned(count) >= unsigned(kBits)) count = kBits - 1;
     return map([&](int i) {
       if constexpr (kBits == 32 || kRegisterBytes == 64) return (Raw)(a.s(i) >> T(count));
@@ -111,17 +113,13 @@ struct Vec {
       return (Raw)(((a.u(i) ^ sign) >> UnsignedOf<T>(count)) ^ sign);
     });
   }
-  WEFT_INLINE friend Vec operator<<(Vec a, Vec count)
-    requires(!kFloating)
-  {
+  WEFT_INLINE friend Vec operator<<(Vec a, Vec count) requires(!kFloating) {
     return map([&](int i) {
       Unsigned inside = (Unsigned)(count.u(i) < UnsignedOf<T>(kBits));
       return (Raw)((a.u(i) << (count.u(i) & UnsignedOf<T>(kBits - 1))) & inside);
     });
   }
-  WEFT_INLINE friend Vec operator>>(Vec a, Vec count)
-    requires(!kFloating)
-  {
+  WEFT_INLINE friend Vec operator>>(Vec a, Vec count) requires(!kFloating) {
     return map([&](int i) {
       Unsigned outside = (Unsigned)(count.u(i) >= UnsignedOf<T>(kBits));
       Unsigned sign = (Unsigned)(a.s(i) < 0);
@@ -152,12 +150,10 @@ struct Vec {
   WEFT_INLINE friend Vec neg(Vec a) {
     if constexpr (kFloating)
       return map([&](int i) { return (Raw)(a.u(i) ^ (UnsignedOf<T>(1) << (kBits - 1))); });
-    else
-      return map([&](int i) { return (Raw)(0 - a.u(i)); });
+    else return map([&](int i) { return (Raw)(0 - a.u(i)); });
   }
   WEFT_INLINE friend Vec abs(Vec a) {
-    if constexpr (kFloating)
-      return map([&](int i) { return (Raw)(a.u(i) & (~UnsignedOf<T>(0) >> 1)); });
+    if constexpr (kFloating) return map([&](int i) { return (Raw)(a.u(i) & (~UnsignedOf<T>(0) >> 1)); });
     else
       return map([&](int i) {
         Unsigned sign = (Unsigned)(a.s(i) < 0);
@@ -166,15 +162,11 @@ struct Vec {
   }
   // a * b + c, rounded once where the instruction set has FMA, twice on SSE4.
   WEFT_INLINE friend Vec fma(Vec a, Vec b, Vec c) {
-    if constexpr (kFloating)
-      return map([&](int i) { return detail::fma(a.reg[i], b.reg[i], c.reg[i]); });
-    else
-      return a * b + c;
+    if constexpr (kFloating) return map([&](int i) { return detail::fma(a.reg[i], b.reg[i], c.reg[i]); });
+    else return a * b + c;
   }
   // a * b + c for error terms: exact wherever the result is representable, on SSE4 too.
-  WEFT_INLINE friend Vec exact_fma(Vec a, Vec b, Vec c)
-    requires kFloating
-  {
+  WEFT_INLINE friend Vec exact_fma(Vec a, Vec b, Vec c) requires kFloating {
 #ifdef __FMA__
     return fma(a, b, c);
 #else
@@ -191,13 +183,14 @@ struct Vec {
     }
 #endif
   }
-  WEFT_INLINE friend Vec sqrt(Vec a)
-    requires kFloating
-  { return map([&](int i) { return detail::sqrt(a.reg[i]); }); }
+  WEFT_INLINE friend Vec sqrt(Vec a) requires kFloating {
+    return map([&](int i) { return detail::sqrt(a.reg[i]); });
+  }
 
   template <int Mode>
   WEFT_INLINE static Vec round(Vec a) {
-    if constexpr (kFloating) return map([&](int i) { return detail::round<Mode | _MM_FROUND_NO_EXC>(a.reg[i]); });
+    if constexpr (kFloating)
+      return map([&](int i) { return detail::round<Mode | _MM_FROUND_NO_EXC>(a.reg[i]); });
     else return a;
   }
   WEFT_INLINE friend Vec floor(Vec a) { return round<_MM_FROUND_TO_NEG_INF>(a); }
@@ -212,24 +205,23 @@ struct Vec {
   WEFT_INLINE friend Vec minimum(Vec a, Vec b) {
     if constexpr (kFloating)
       return map([&](int i) {
-        return (Raw)((Unsigned)detail::raw_min(a.reg[i], b.reg[i]).data | (Unsigned)detail::raw_min(b.reg[i], a.reg[i]).data);
+        return (Raw)((Unsigned)detail::raw_min(a.reg[i], b.reg[i]).data |
+                     (Unsigned)detail::raw_min(b.reg[i], a.reg[i]).data);
       });
-    else
-      return where(a < b, a, b);
+    else return where(a < b, a, b);
   }
   WEFT_INLINE friend Vec maximum(Vec a, Vec b) {
     if constexpr (kFloating) {
       Vec ordered = map([&](int i) {
-        return (Raw)((Unsigned)detail::raw_max(a.reg[i], b.reg[i]).data & (Unsigned)detail::raw_max(b.reg[i], a.reg[i]).data);
+        return (Raw)((Unsigned)detail::raw_max(a.reg[i], b.reg[i]).data &
+                     (Unsigned)detail::raw_max(b.reg[i], a.reg[i]).data);
       });
       return where(is_nan(a) | is_nan(b), a + b, ordered);
     } else {
       return where(a > b, a, b);
     }
   }
-  WEFT_INLINE friend Vec copysign(Vec magnitude, Vec sign)
-    requires kFloating
-  {
+  WEFT_INLINE friend Vec copysign(Vec magnitude, Vec sign) requires kFloating {
     constexpr auto bit = UnsignedOf<T>(1) << (kBits - 1);
     return map([&](int i) { return (Raw)((magnitude.u(i) & ~bit) | (sign.u(i) & bit)); });
   }
@@ -248,11 +240,17 @@ WEFT_INLINE Vec<To, L> bitcast(Vec<From, L> x) {
   return Vec<To, L>::map([&](int i) { return (typename Vec<To, L>::Raw)x.reg[i].data; });
 }
 template <class T, int L>
-WEFT_INLINE Vec<IntOf<T>, L> as_int(Vec<T, L> x) { return bitcast<IntOf<T>>(x); }
+WEFT_INLINE Vec<IntOf<T>, L> as_int(Vec<T, L> x) {
+  return bitcast<IntOf<T>>(x);
+}
 template <int L>
-WEFT_INLINE Vec<float, L> as_float(Vec<int32_t, L> x) { return bitcast<float>(x); }
+WEFT_INLINE Vec<float, L> as_float(Vec<int32_t, L> x) {
+  return bitcast<float>(x);
+}
 template <int L>
-WEFT_INLINE Vec<double, L> as_float(Vec<int64_t, L> x) { return bitcast<double>(x); }
+WEFT_INLINE Vec<double, L> as_float(Vec<int64_t, L> x) {
+  return bitcast<double>(x);
+}
 
 // Toward zero, for values known to fit: |x| < 2^31 for float, < 2^51 for double. Others give some integer.
 template <class T, int L>
@@ -296,7 +294,8 @@ WEFT_INLINE Vec<To, L> cast(Vec<From, L> x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
   } else if constexpr (from_float == to_float_type && sizeof(To) > sizeof(From)) {
-    return Result::map([&](int i) { return i % 2 ? detail::widen<1>(x.reg[i / 2]) : detail::widen<0>(x.reg[i / 2]); });
+    return Result::map(
+        [&](int i) { return i % 2 ? detail::widen<1>(x.reg[i / 2]) : detail::widen<0>(x.reg[i / 2]); });
   } else if constexpr (from_float == to_float_type) {
     return Result::map([&](int i) { return detail::narrow(x.reg[2 * i], x.reg[2 * i + 1]); });
   } else if constexpr (std::is_same_v<From, int32_t>) {
@@ -324,9 +323,13 @@ WEFT_INLINE Vec<To, L> cast(Vec<From, L> x) {
   }
 }
 template <class V>
-WEFT_INLINE auto to_f64(V x) { return cast<double>(x); }
+WEFT_INLINE auto to_f64(V x) {
+  return cast<double>(x);
+}
 template <class V>
-WEFT_INLINE auto to_f32(V x) { return cast<float>(x); }
+WEFT_INLINE auto to_f32(V x) {
+  return cast<float>(x);
+}
 
 // base[index[lane]]; every index must lie inside the table.
 template <class T, class I, int L>
@@ -356,9 +359,8 @@ WEFT_INLINE Vec<T> shift_lanes_down(Vec<T> x) {
 #if defined(__AVX512BW__)
   using Raw = typename Vec<T>::Raw;
   if constexpr (sizeof(T) == 4) {
-    return Vec<T>::map([&](int i) {
-      return (Raw)_mm512_alignr_epi32((__m512i)x.reg[i].data, (__m512i)x.reg[i].data, K);
-    });
+    return Vec<T>::map(
+        [&](int i) { return (Raw)_mm512_alignr_epi32((__m512i)x.reg[i].data, (__m512i)x.reg[i].data, K); });
   } else {
     return Vec<T>::map([&](int i) {
       auto from = (__m512i)x.reg[K == 8 ? 1 : i].data;

@@ -42,7 +42,8 @@ template <class T>
 template <class T>
 WEFT_INLINE Vec<T> fmod_floating(Vec<T> a, Vec<T> b) {
   Vec<T> result;
-  each<kLanes / kChunk>([&](int k) { set_part<kChunk>(result, k, fmod_chunk(part<kChunk>(a, k), part<kChunk>(b, k))); });
+  each<kLanes / kChunk>(
+      [&](int k) { set_part<kChunk>(result, k, fmod_chunk(part<kChunk>(a, k), part<kChunk>(b, k))); });
   return result;
 }
 
@@ -71,17 +72,13 @@ Vec<T> floor_mod(Vec<T> a, std::type_identity_t<Vec<T>> b) {
 
 // A scalar dividend.
 template <class S, class T>
-  requires std::is_arithmetic_v<S>
-Vec<T> trunc_div(S a, Vec<T> b) { return trunc_div(Vec<T>(T(a)), b); }
+requires std::is_arithmetic_v<S> Vec<T> trunc_div(S a, Vec<T> b) { return trunc_div(Vec<T>(T(a)), b); }
 template <class S, class T>
-  requires std::is_arithmetic_v<S>
-Vec<T> trunc_mod(S a, Vec<T> b) { return trunc_mod(Vec<T>(T(a)), b); }
+requires std::is_arithmetic_v<S> Vec<T> trunc_mod(S a, Vec<T> b) { return trunc_mod(Vec<T>(T(a)), b); }
 template <class S, class T>
-  requires std::is_arithmetic_v<S>
-Vec<T> floor_div(S a, Vec<T> b) { return floor_div(Vec<T>(T(a)), b); }
+requires std::is_arithmetic_v<S> Vec<T> floor_div(S a, Vec<T> b) { return floor_div(Vec<T>(T(a)), b); }
 template <class S, class T>
-  requires std::is_arithmetic_v<S>
-Vec<T> floor_mod(S a, Vec<T> b) { return floor_mod(Vec<T>(T(a)), b); }
+requires std::is_arithmetic_v<S> Vec<T> floor_mod(S a, Vec<T> b) { return floor_mod(Vec<T>(T(a)), b); }
 
 }  // namespace WEFT_ISA_NAMESPACE
 }  // namespace weft::cpu

@@ -91,14 +91,14 @@ WEFT_INLINE Mask<To, L> convert(Mask<From, L> m) {
 }
 
 template <class A, class B, int L>
-  requires(!std::is_same_v<A, B>)
-WEFT_INLINE Mask<A, L> operator&(Mask<A, L> a, Mask<B, L> b) { return a & convert<A>(b); }
+requires(!std::is_same_v<A, B>) WEFT_INLINE Mask<A, L>
+operator&(Mask<A, L> a, Mask<B, L> b) { return a & convert<A>(b); }
 template <class A, class B, int L>
-  requires(!std::is_same_v<A, B>)
-WEFT_INLINE Mask<A, L> operator|(Mask<A, L> a, Mask<B, L> b) { return a | convert<A>(b); }
+requires(!std::is_same_v<A, B>) WEFT_INLINE Mask<A, L>
+operator|(Mask<A, L> a, Mask<B, L> b) { return a | convert<A>(b); }
 template <class A, class B, int L>
-  requires(!std::is_same_v<A, B>)
-WEFT_INLINE Mask<A, L> operator^(Mask<A, L> a, Mask<B, L> b) { return a ^ convert<A>(b); }
+requires(!std::is_same_v<A, B>) WEFT_INLINE Mask<A, L>
+operator^(Mask<A, L> a, Mask<B, L> b) { return a ^ convert<A>(b); }
 
 }  // namespace WEFT_ISA_NAMESPACE
 }  // namespace weft::cpu

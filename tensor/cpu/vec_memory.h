@@ -11,12 +11,29 @@ inline namespace WEFT_ISA_NAMESPACE {
 namespace detail {
 
 template <class S>
-struct ComputeTypeOf { using type = int32_t; };
-template <> struct ComputeTypeOf<float> { using type = float; };
-template <> struct ComputeTypeOf<double> { using type = double; };
-template <> struct ComputeTypeOf<BFloat16> { using type = float; };
-template <> struct ComputeTypeOf<Float16> { using type = float; };
-template <> struct ComputeTypeOf<int64_t> { using type = int64_t; };
+struct ComputeTypeOf {
+  using type = int32_t;
+};
+template <>
+struct ComputeTypeOf<float> {
+  using type = float;
+};
+template <>
+struct ComputeTypeOf<double> {
+  using type = double;
+};
+template <>
+struct ComputeTypeOf<BFloat16> {
+  using type = float;
+};
+template <>
+struct ComputeTypeOf<Float16> {
+  using type = float;
+};
+template <>
+struct ComputeTypeOf<int64_t> {
+  using type = int64_t;
+};
 
 }  // namespace detail
 
@@ -76,10 +93,14 @@ WEFT_INLINE void store_small(S* p, Vec<int32_t> x) {
 
 // Sixteen elements as a vector of C.
 template <class C, class S>
-WEFT_INLINE Vec<C> load_as(const S* p) { return cast<C>(detail::load_compute(p)); }
+WEFT_INLINE Vec<C> load_as(const S* p) {
+  return cast<C>(detail::load_compute(p));
+}
 
 template <class T>
-WEFT_INLINE void store_mask(bool* p, Mask<T> m) { detail::store_small(p, where(m, Vec<int32_t>(1), Vec<int32_t>(0))); }
+WEFT_INLINE void store_mask(bool* p, Mask<T> m) {
+  detail::store_small(p, where(m, Vec<int32_t>(1), Vec<int32_t>(0)));
+}
 
 // Sixteen lanes as elements of S. To a half: rounded to nearest even, once. A float to an integer type: toward zero,
 // saturating in that type's range, NaN gives 0. An integer to a smaller one: modulo its range. To bool: x != 0.
@@ -96,7 +117,8 @@ WEFT_INLINE void store_as(S* p, Vec<C> x) {
     else f = detail::narrow_to_odd(cast<double>(x));
     if constexpr (std::is_same_v<S, BFloat16>) detail::store_bf16(p, f);
     else
-      detail::each<Vec<float>::kRegisters>([&](int i) { detail::store_f16(p + i * kRegisterLanes<float>, f.reg[i]); });
+      detail::each<Vec<float>::kRegisters>(
+          [&](int i) { detail::store_f16(p + i * kRegisterLanes<float>, f.reg[i]); });
   } else if constexpr (sizeof(S) >= 4) {
     cast<S>(x).store(p);
   } else if constexpr (from_float) {

@@ -85,13 +85,21 @@ constexpr int int_predicate(Compare c) {
 }
 // The macro forms, so that the predicate is an immediate at -O0 too.
 template <Compare C>
-WEFT_INLINE MaskF32 compare(F32 a, F32 b) { return __mmask16(_mm512_cmp_ps_mask(a, b, float_predicate(C))); }
+WEFT_INLINE MaskF32 compare(F32 a, F32 b) {
+  return __mmask16(_mm512_cmp_ps_mask(a, b, float_predicate(C)));
+}
 template <Compare C>
-WEFT_INLINE MaskF64 compare(F64 a, F64 b) { return __mmask8(_mm512_cmp_pd_mask(a, b, float_predicate(C))); }
+WEFT_INLINE MaskF64 compare(F64 a, F64 b) {
+  return __mmask8(_mm512_cmp_pd_mask(a, b, float_predicate(C)));
+}
 template <Compare C>
-WEFT_INLINE MaskI32 compare(I32 a, I32 b) { return __mmask16(_mm512_cmp_epi32_mask(a, b, int_predicate(C))); }
+WEFT_INLINE MaskI32 compare(I32 a, I32 b) {
+  return __mmask16(_mm512_cmp_epi32_mask(a, b, int_predicate(C)));
+}
 template <Compare C>
-WEFT_INLINE MaskI64 compare(I64 a, I64 b) { return __mmask8(_mm512_cmp_epi64_mask(a, b, int_predicate(C))); }
+WEFT_INLINE MaskI64 compare(I64 a, I64 b) {
+  return __mmask8(_mm512_cmp_epi64_mask(a, b, int_predicate(C)));
+}
 
 WEFT_INLINE F32 select(MaskF32 m, F32 a, F32 b) { return _mm512_mask_blend_ps(m.data, b, a); }
 WEFT_INLINE F64 select(MaskF64 m, F64 a, F64 b) { return _mm512_mask_blend_pd(m.data, b, a); }
@@ -99,18 +107,30 @@ WEFT_INLINE I32 select(MaskI32 m, I32 a, I32 b) { return _mm512_mask_blend_epi32
 WEFT_INLINE I64 select(MaskI64 m, I64 a, I64 b) { return _mm512_mask_blend_epi64(m.data, b, a); }
 
 template <class T>
-WEFT_INLINE MaskRegister<T> mask_and(MaskRegister<T> a, MaskRegister<T> b) { return RawMask<T>(a.data & b.data); }
+WEFT_INLINE MaskRegister<T> mask_and(MaskRegister<T> a, MaskRegister<T> b) {
+  return RawMask<T>(a.data & b.data);
+}
 template <class T>
-WEFT_INLINE MaskRegister<T> mask_or(MaskRegister<T> a, MaskRegister<T> b) { return RawMask<T>(a.data | b.data); }
+WEFT_INLINE MaskRegister<T> mask_or(MaskRegister<T> a, MaskRegister<T> b) {
+  return RawMask<T>(a.data | b.data);
+}
 template <class T>
-WEFT_INLINE MaskRegister<T> mask_xor(MaskRegister<T> a, MaskRegister<T> b) { return RawMask<T>(a.data ^ b.data); }
+WEFT_INLINE MaskRegister<T> mask_xor(MaskRegister<T> a, MaskRegister<T> b) {
+  return RawMask<T>(a.data ^ b.data);
+}
 template <class T>
-WEFT_INLINE MaskRegister<T> mask_not(MaskRegister<T> a) { return RawMask<T>(~a.data); }
+WEFT_INLINE MaskRegister<T> mask_not(MaskRegister<T> a) {
+  return RawMask<T>(~a.data);
+}
 template <class T>
-WEFT_INLINE uint32_t mask_bits(MaskRegister<T> a) { return uint32_t(a.data); }
+WEFT_INLINE uint32_t mask_bits(MaskRegister<T> a) {
+  return uint32_t(a.data);
+}
 // Lane i is true where bit i is set; bits above the register are ignored.
 template <class T>
-WEFT_INLINE MaskRegister<T> mask_from_bits(uint32_t bits) { return RawMask<T>(bits); }
+WEFT_INLINE MaskRegister<T> mask_from_bits(uint32_t bits) {
+  return RawMask<T>(bits);
+}
 
 WEFT_INLINE F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
 WEFT_INLINE F64 fma(F64 a, F64 b, F64 c) { return _mm512_fmadd_pd(a, b, c); }
@@ -122,9 +142,13 @@ WEFT_INLINE F64 raw_min(F64 a, F64 b) { return _mm512_min_pd(a, b); }
 WEFT_INLINE F32 raw_max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
 WEFT_INLINE F64 raw_max(F64 a, F64 b) { return _mm512_max_pd(a, b); }
 template <int Mode>
-WEFT_INLINE F32 round(F32 a) { return _mm512_roundscale_ps(a, Mode); }
+WEFT_INLINE F32 round(F32 a) {
+  return _mm512_roundscale_ps(a, Mode);
+}
 template <int Mode>
-WEFT_INLINE F64 round(F64 a) { return _mm512_roundscale_pd(a, Mode); }
+WEFT_INLINE F64 round(F64 a) {
+  return _mm512_roundscale_pd(a, Mode);
+}
 
 WEFT_INLINE I32 to_int(F32 a) { return _mm512_cvttps_epi32(a); }
 WEFT_INLINE I64 to_int(F64 a) { return _mm512_cvttpd_epi64(a); }
@@ -151,7 +175,9 @@ WEFT_INLINE I32 narrow(I64 a, I64 b) {
 }
 // Masks between element sizes: 32 bits to 64 (one half) and back (two registers).
 template <class To, int Half, class From>
-WEFT_INLINE MaskRegister<To> widen_mask(MaskRegister<From> a) { return RawMask<To>(a.data >> (8 * Half)); }
+WEFT_INLINE MaskRegister<To> widen_mask(MaskRegister<From> a) {
+  return RawMask<To>(a.data >> (8 * Half));
+}
 template <class To, class From>
 WEFT_INLINE MaskRegister<To> narrow_mask(MaskRegister<From> a, MaskRegister<From> b) {
   return RawMask<To>(_mm512_kunpackb(b.data, a.data));
@@ -162,8 +188,12 @@ WEFT_INLINE I32 gather(const int32_t* base, I32 i) { return _mm512_i32gather_epi
 WEFT_INLINE F64 gather(const double* base, I64 i) { return _mm512_i64gather_pd(i, base, 8); }
 WEFT_INLINE I64 gather(const int64_t* base, I64 i) { return _mm512_i64gather_epi64(i, base, 8); }
 
-WEFT_INLINE I32 load_u16(const void* p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)); }
-WEFT_INLINE I32 load_i16(const void* p) { return _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i*)p)); }
+WEFT_INLINE I32 load_u16(const void* p) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
+}
+WEFT_INLINE I32 load_i16(const void* p) {
+  return _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i*)p));
+}
 WEFT_INLINE I32 load_u8(const void* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)); }
 WEFT_INLINE I32 load_i8(const void* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)); }
 WEFT_INLINE void store_low16(void* p, I32 a) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(a)); }
@@ -199,7 +229,9 @@ WEFT_INLINE MaskRegister<T> mask_xor(MaskRegister<T> a, MaskRegister<T> b) {
   return (RawMask<T>)((Native<int64_t>)a.data ^ (Native<int64_t>)b.data);
 }
 template <class T>
-WEFT_INLINE MaskRegister<T> mask_not(MaskRegister<T> a) { return (RawMask<T>)(~(Native<int64_t>)a.data); }
+WEFT_INLINE MaskRegister<T> mask_not(MaskRegister<T> a) {
+  return (RawMask<T>)(~(Native<int64_t>)a.data);
+}
 
 #  if defined(__AVX2__)
 WEFT_INLINE F32 select(MaskF32 m, F32 a, F32 b) { return _mm256_blendv_ps(b, a, m); }
@@ -231,9 +263,13 @@ WEFT_INLINE F64 raw_min(F64 a, F64 b) { return _mm256_min_pd(a, b); }
 WEFT_INLINE F32 raw_max(F32 a, F32 b) { return _mm256_max_ps(a, b); }
 WEFT_INLINE F64 raw_max(F64 a, F64 b) { return _mm256_max_pd(a, b); }
 template <int Mode>
-WEFT_INLINE F32 round(F32 a) { return _mm256_round_ps(a, Mode); }
+WEFT_INLINE F32 round(F32 a) {
+  return _mm256_round_ps(a, Mode);
+}
 template <int Mode>
-WEFT_INLINE F64 round(F64 a) { return _mm256_round_pd(a, Mode); }
+WEFT_INLINE F64 round(F64 a) {
+  return _mm256_round_pd(a, Mode);
+}
 WEFT_INLINE I32 to_int(F32 a) { return _mm256_cvttps_epi32(a); }
 WEFT_INLINE F32 to_float(I32 a) { return _mm256_cvtepi32_ps(a); }
 
@@ -260,15 +296,18 @@ WEFT_INLINE I32 narrow(I64 a, I64 b) {
 WEFT_INLINE F32 gather(const float* base, I32 i) { return _mm256_i32gather_ps(base, i, 4); }
 WEFT_INLINE I32 gather(const int32_t* base, I32 i) { return _mm256_i32gather_epi32(base, i, 4); }
 WEFT_INLINE F64 gather(const double* base, I64 i) { return _mm256_i64gather_pd(base, i, 8); }
-WEFT_INLINE I64 gather(const int64_t* base, I64 i) { return _mm256_i64gather_epi64((const long long*)base, i, 8); }
+WEFT_INLINE I64 gather(const int64_t* base, I64 i) {
+  return _mm256_i64gather_epi64((const long long*)base, i, 8);
+}
 
 WEFT_INLINE I32 load_u16(const void* p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)); }
 WEFT_INLINE I32 load_i16(const void* p) { return _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i*)p)); }
 WEFT_INLINE I32 load_u8(const void* p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)); }
 WEFT_INLINE I32 load_i8(const void* p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)); }
 WEFT_INLINE __m128i low16(I32 a) {
-  __m256i packed = _mm256_shuffle_epi8(a, _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1,
-                                                           0, 1, 4, 5, 8, 9, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1));
+  __m256i packed =
+      _mm256_shuffle_epi8(a, _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1, 0, 1,
+                                              4, 5, 8, 9, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1));
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0)));
 }
 WEFT_INLINE void store_low16(void* p, I32 a) { _mm_storeu_si128((__m128i*)p, low16(a)); }
@@ -311,18 +350,28 @@ WEFT_INLINE F64 raw_min(F64 a, F64 b) { return _mm_min_pd(a, b); }
 WEFT_INLINE F32 raw_max(F32 a, F32 b) { return _mm_max_ps(a, b); }
 WEFT_INLINE F64 raw_max(F64 a, F64 b) { return _mm_max_pd(a, b); }
 template <int Mode>
-WEFT_INLINE F32 round(F32 a) { return _mm_round_ps(a, Mode); }
+WEFT_INLINE F32 round(F32 a) {
+  return _mm_round_ps(a, Mode);
+}
 template <int Mode>
-WEFT_INLINE F64 round(F64 a) { return _mm_round_pd(a, Mode); }
+WEFT_INLINE F64 round(F64 a) {
+  return _mm_round_pd(a, Mode);
+}
 WEFT_INLINE I32 to_int(F32 a) { return _mm_cvttps_epi32(a); }
 WEFT_INLINE F32 to_float(I32 a) { return _mm_cvtepi32_ps(a); }
 
 template <int Half>
-WEFT_INLINE F64 widen(F32 a) { return _mm_cvtps_pd(Half ? _mm_movehl_ps(a, a) : __m128(a)); }
+WEFT_INLINE F64 widen(F32 a) {
+  return _mm_cvtps_pd(Half ? _mm_movehl_ps(a, a) : __m128(a));
+}
 template <int Half>
-WEFT_INLINE I64 widen(I32 a) { return _mm_cvtepi32_epi64(Half ? _mm_unpackhi_epi64(a, a) : __m128i(a)); }
+WEFT_INLINE I64 widen(I32 a) {
+  return _mm_cvtepi32_epi64(Half ? _mm_unpackhi_epi64(a, a) : __m128i(a));
+}
 template <int Half>
-WEFT_INLINE F64 widen_to_double(I32 a) { return _mm_cvtepi32_pd(Half ? _mm_unpackhi_epi64(a, a) : __m128i(a)); }
+WEFT_INLINE F64 widen_to_double(I32 a) {
+  return _mm_cvtepi32_pd(Half ? _mm_unpackhi_epi64(a, a) : __m128i(a));
+}
 WEFT_INLINE F32 narrow(F64 a, F64 b) { return _mm_movelh_ps(_mm_cvtpd_ps(a), _mm_cvtpd_ps(b)); }
 WEFT_INLINE I32 narrow(I64 a, I64 b) {
   return (__m128i)_mm_shuffle_ps((__m128)a.data, (__m128)b.data, _MM_SHUFFLE(2, 0, 2, 0));

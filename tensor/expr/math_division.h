@@ -44,7 +44,9 @@ inline V trunc_mod_from(V a, V b, V r) {
 }
 // torch.remainder and torch.floor_divide from torch.fmod (ATen's div_floor_floating).
 template <class V>
-inline V floor_mod_from(V b, V mod) { return where((mod != 0) & ((b < 0) ^ (mod < 0)), mod + b, mod); }
+inline V floor_mod_from(V b, V mod) {
+  return where((mod != 0) & ((b < 0) ^ (mod < 0)), mod + b, mod);
+}
 template <class V>
 inline V floor_div_from(V a, V b, V mod) {
   V quotient = (a - mod) / b;

@@ -24,9 +24,13 @@ inline V polynomial(V x, double first, C... rest) {
 }
 
 template <class N>
-inline auto power_of_two_f32(N n) { return as_float((n + 127) << 23); }
+inline auto power_of_two_f32(N n) {
+  return as_float((n + 127) << 23);
+}
 template <class N>
-inline auto power_of_two_f64(N n) { return as_float((n + 1023) << 52); }
+inline auto power_of_two_f64(N n) {
+  return as_float((n + 1023) << 52);
+}
 
 // x 2^n in two exact steps and one rounding, also into the subnormals.
 template <class V, class N>
@@ -56,7 +60,8 @@ inline ExpParts<V> exp_parts_f32(V x) {
   V n = round_even(x * kLog2E);
   V r = fma(n, -kLn2LowF32, fma(n, -kLn2HighF32, x));
   // (e^r - 1 - r) / r^2, |r| <= ln 2 / 2, error 2^-29
-  V q = polynomial(r, 0.0001990890633, 0.001393454711, 0.008333284103, 0.04166645675, 0.1666666676, 0.5000000014);
+  V q = polynomial(r, 0.0001990890633, 0.001393454711, 0.008333284103, 0.04166645675, 0.1666666676,
+                   0.5000000014);
   return {n, fma(r * r, q, r)};
 }
 template <class V>
@@ -96,8 +101,8 @@ V exp2_f32(V x) {
   V c = clamp_keeping_nan(x, -151, 129);
   V n = round_even(c), r = c - n;
   // (2^r - 1) / r, |r| <= 1/2, error 2^-32
-  V q = polynomial(r, 1.531008114e-5, 0.0001546145022, 0.001333345455, 0.009618056661, 0.05550410929, 0.2402265092,
-                   0.6931471806);
+  V q = polynomial(r, 1.531008114e-5, 0.0001546145022, 0.001333345455, 0.009618056661, 0.05550410929,
+                   0.2402265092, 0.6931471806);
   return scale_f32(fma(r, q, 1), to_int(n));
 }
 template <class V>
@@ -106,9 +111,9 @@ V exp2_f64(V x) {
   V n = round_even(c), r = c - n;
   // (2^r - 1) / r, |r| <= 1/2, error 2^-62
   V q = polynomial(r, 2.57378135020971328e-11, 4.45581815349031455e-10, 7.05489146781111569e-9,
-                   1.0178057086201744e-7, 1.32154868232962163e-6, 0.0000152527338415601242, 0.000154035303933547752,
-                   0.00133335581464064677, 0.00961812910762848662, 0.055504108664821627, 0.240226506959100712,
-                   0.693147180559945309);
+                   1.0178057086201744e-7, 1.32154868232962163e-6, 0.0000152527338415601242,
+                   0.000154035303933547752, 0.00133335581464064677, 0.00961812910762848662,
+                   0.055504108664821627, 0.240226506959100712, 0.693147180559945309);
   return scale_f64(fma(r, q, 1), to_int(n));
 }
 
@@ -185,8 +190,9 @@ template <class V>
 inline LogSeries<V> log_series_f64(V f) {
   V s = f / (2 + f), z = s * s, h = 0.5 * f * f;
   // (2 atanh(s) - 2 s) / s^3 in z = s^2, error 2^-51 of a term below 2^-6
-  V r = z * polynomial(z, 0.146190969920537854, 0.153314977645028434, 0.181828962076318324, 0.222222110317493219,
-                       0.285714286266514069, 0.399999999998978878, 0.666666666666666975);
+  V r =
+      z * polynomial(z, 0.146190969920537854, 0.153314977645028434, 0.181828962076318324,
+                     0.222222110317493219, 0.285714286266514069, 0.399999999998978878, 0.666666666666666975);
   return {h, s * (h + r)};
 }
 template <class V>
@@ -208,13 +214,18 @@ inline V scaled_log_f64(V x, double scale, double scale_tail, double e_scale, do
   return log_specials(x, sum + rest);
 }
 template <class V>
-V log2_f64(V x) { return scaled_log_f64(x, kLog2E, kLog2ETail, 1.0, 0.0); }
-template <class V>
-V log10_f64(V x) {
-  return scaled_log_f64(x, 0.434294481903251827651, 1.09831965021676508e-17, 0x1.34413509f6p-2, 3.69423907715893078e-13);
+V log2_f64(V x) {
+  return scaled_log_f64(x, kLog2E, kLog2ETail, 1.0, 0.0);
 }
 template <class V>
-V log10_f32(V x) { return to_f32(log10_f64(to_f64(x))); }
+V log10_f64(V x) {
+  return scaled_log_f64(x, 0.434294481903251827651, 1.09831965021676508e-17, 0x1.34413509f6p-2,
+                        3.69423907715893078e-13);
+}
+template <class V>
+V log10_f32(V x) {
+  return to_f32(log10_f64(to_f64(x)));
+}
 
 // log(u) + c/u with u = 1 + x rounded and c what the rounding lost.
 template <class V>
@@ -224,9 +235,13 @@ inline V log1p_from(V x, V u, V log_u) {
   return copysign(log_u + correction, x);
 }
 template <class V>
-V log1p_f32(V x) { return log1p_from(x, 1 + x, log_f32(1 + x)); }
+V log1p_f32(V x) {
+  return log1p_from(x, 1 + x, log_f32(1 + x));
+}
 template <class V>
-V log1p_f64(V x) { return log1p_from(x, 1 + x, log_f64(1 + x)); }
+V log1p_f64(V x) {
+  return log1p_from(x, 1 + x, log_f64(1 + x));
+}
 
 // 1 / (1 + e^-x), through e^-|x| so that nothing overflows and small results keep their digits.
 template <class V>
@@ -244,7 +259,8 @@ template <class V>
 V tanh_f32(V x) {
   V a = abs(x), z = x * x;
   // (tanh x - x) / x^3 in x^2, |x| < 0.625, error 2^-24 of a term below 1/8
-  V small = fma(x * z, polynomial(z, -0.006111132826, 0.02100870951, -0.05385379562, 0.1333279292, -0.3333332924), x);
+  V small = fma(
+      x * z, polynomial(z, -0.006111132826, 0.02100870951, -0.05385379562, 0.1333279292, -0.3333332924), x);
   auto [n, p] = exp_parts_f32(where(a > 10, V(20), 2 * a));
   V e = (1 + p) * power_of_two_f32(to_int(n));
   return copysign(where(a < 0.625, small, 1 - 2 / (e + 1)), x);
@@ -286,14 +302,24 @@ V atanh_f64(V x) {
   return copysign(0.5 * log1p_f64(2 * a / (1 - a)), x);
 }
 template <class V>
-V sinh_f32(V x) { return to_f32(sinh_f64(to_f64(x))); }
+V sinh_f32(V x) {
+  return to_f32(sinh_f64(to_f64(x)));
+}
 template <class V>
-V cosh_f32(V x) { return to_f32(cosh_f64(to_f64(x))); }
+V cosh_f32(V x) {
+  return to_f32(cosh_f64(to_f64(x)));
+}
 template <class V>
-V asinh_f32(V x) { return to_f32(asinh_f64(to_f64(x))); }
+V asinh_f32(V x) {
+  return to_f32(asinh_f64(to_f64(x)));
+}
 template <class V>
-V acosh_f32(V x) { return to_f32(acosh_f64(to_f64(x))); }
+V acosh_f32(V x) {
+  return to_f32(acosh_f64(to_f64(x)));
+}
 template <class V>
-V atanh_f32(V x) { return to_f32(atanh_f64(to_f64(x))); }
+V atanh_f32(V x) {
+  return to_f32(atanh_f64(to_f64(x)));
+}
 
 }  // namespace weft::expr

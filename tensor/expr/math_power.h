@@ -29,9 +29,10 @@ inline Sum<V> log_in_two_parts_f64(V a) {
   auto [z, z_low] = two_product(s, s);
   z_low = fma(2 * s, s_low, z_low);
   // (atanh(s)/s - 1 - z/3) / z^2 in z = s^2, error 2^-60
-  V q = z * z * polynomial(z, 0.0586270474683556119, 0.0585300744220758195, 0.0666740665852411949,
-                           0.0769229739814740219, 0.0909090916851729952, 0.111111111108240897, 0.142857142857146899,
-                           0.199999999999999999);
+  V q = z * z *
+        polynomial(z, 0.0586270474683556119, 0.0585300744220758195, 0.0666740665852411949,
+                   0.0769229739814740219, 0.0909090916851729952, 0.111111111108240897, 0.142857142857146899,
+                   0.199999999999999999);
   auto [third, third_low] = two_product(z, V(0x1.5555555555555p-2));
   third_low = fma(z, 0x1.5555555555555p-56, fma(z_low, 0x1.5555555555555p-2, third_low));
   V u = third + q, u_low = ((third - u) + q) + third_low;
@@ -77,20 +78,28 @@ V pow_f32(V x, V y) {
   W n = round_even(p), r = p - n;
   // (2^r - 1) / r, |r| <= 1/2
   W t = polynomial(r, 1.32596462502704502e-6, 0.0000153037041924735298, 0.000154034365095814469,
-                   0.00133334784606316796, 0.00961812918357997056, 0.0555041090633810383, 0.240226506957374399,
-                   0.693147180556830714);
+                   0.00133334784606316796, 0.00961812918357997056, 0.0555041090633810383,
+                   0.240226506957374399, 0.693147180556830714);
   V value = to_f32(fma(r, t, 1) * power_of_two_f64(to_int(n)));
   return pow_specials(x, y, value, as_int(V(-0.0f)));
 }
 
 template <class V>
-V rsqrt_f32(V x) { return 1 / sqrt(x); }
+V rsqrt_f32(V x) {
+  return 1 / sqrt(x);
+}
 template <class V>
-V rsqrt_f64(V x) { return 1 / sqrt(x); }
+V rsqrt_f64(V x) {
+  return 1 / sqrt(x);
+}
 template <class V>
-V reciprocal_f32(V x) { return 1 / x; }
+V reciprocal_f32(V x) {
+  return 1 / x;
+}
 template <class V>
-V reciprocal_f64(V x) { return 1 / x; }
+V reciprocal_f64(V x) {
+  return 1 / x;
+}
 
 // Integers by squaring, modulo 2^bits. A negative exponent: 1 and -1 have powers, the rest gives 0, as torch does.
 template <class V>

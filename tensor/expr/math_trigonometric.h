@@ -16,10 +16,11 @@ struct Table {
 
 // 2/pi in words of 48 bits, after one word of zeros.
 inline constexpr uint64_t kTwoOverPiWords[27] = {
-    0x000000000000, 0xa2f9836e4e44, 0x1529fc2757d1, 0xf534ddc0db62, 0x95993c439041, 0xfe5163abdebb, 0xc561b7246e3a,
-    0x424dd2e00649, 0x2eea09d1921c, 0xfe1deb1cb129, 0xa73ee88235f5, 0x2ebb4484e99c, 0x7026b45f7e41, 0x3991d6398353,
-    0x39f49c845f8b, 0xbdf9283b1ff8, 0x97ffde05980f, 0xef2f118b5a0a, 0x6d1f6d367ecf, 0x27cb09b74f46, 0x3f669e5fea2d,
-    0x7527bac7ebe5, 0xf17b3d0739f7, 0x8a5292ea6bfb, 0x5fb11f8d5d08, 0x56033046fc7b, 0x6babf0cfbc20};
+    0x000000000000, 0xa2f9836e4e44, 0x1529fc2757d1, 0xf534ddc0db62, 0x95993c439041, 0xfe5163abdebb,
+    0xc561b7246e3a, 0x424dd2e00649, 0x2eea09d1921c, 0xfe1deb1cb129, 0xa73ee88235f5, 0x2ebb4484e99c,
+    0x7026b45f7e41, 0x3991d6398353, 0x39f49c845f8b, 0xbdf9283b1ff8, 0x97ffde05980f, 0xef2f118b5a0a,
+    0x6d1f6d367ecf, 0x27cb09b74f46, 0x3f669e5fea2d, 0x7527bac7ebe5, 0xf17b3d0739f7, 0x8a5292ea6bfb,
+    0x5fb11f8d5d08, 0x56033046fc7b, 0x6babf0cfbc20};
 inline constexpr Table<uint64_t> kTwoOverPi{"two_over_pi", kTwoOverPiWords, 27};
 
 inline constexpr double kPi = 0x1.921fb54442d18p+1, kPiTail = 0x1.1a62633145c07p-53;
@@ -140,20 +141,23 @@ inline V sin_polynomial_f32(V r, V z) {
 }
 template <class V>
 inline V cos_polynomial_f32(V z) {
-  return fma(z * z, polynomial(z, -2.729588716e-7, 2.480056096e-5, -0.00138888876, 0.04166666666), fma(z, -0.5, 1));
+  return fma(z * z, polynomial(z, -2.729588716e-7, 2.480056096e-5, -0.00138888876, 0.04166666666),
+             fma(z, -0.5, 1));
 }
 template <class V>
 inline V sin_polynomial_f64(V r, V low, V z) {
   // (sin r - r) / r^3 in r^2, |r| <= pi/4, error 2^-66
   V p = polynomial(z, -7.58549052663883322e-13, 1.6058510951613035e-10, -2.50521061007960978e-8,
-                   2.75573192189565246e-6, -0.000198412698412645685, 0.00833333333333333126, -0.166666666666666667);
+                   2.75573192189565246e-6, -0.000198412698412645685, 0.00833333333333333126,
+                   -0.166666666666666667);
   return r + fma(r * z, p, low * fma(z, -0.5, 1));
 }
 template <class V>
 inline V cos_polynomial_f64(V r, V low, V z) {
   // (cos r - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4, error 2^-70
   V p = polynomial(z, 4.74520082914371531e-14, -1.14704493926369815e-11, 2.0876755717854622e-9,
-                   -2.75573192211899859e-7, 0.0000248015873015843703, -0.00138888888888888877, 0.0416666666666666667);
+                   -2.75573192211899859e-7, 0.0000248015873015843703, -0.00138888888888888877,
+                   0.0416666666666666667);
   V h = z * 0.5, w = 1 - h;
   return w + (((1 - w) - h) + fma(z * z, p, -(r * low)));
 }
@@ -197,33 +201,55 @@ inline V tan_from_f64(V x, R reduced) {
 // The _moderate forms hold for |x| <= kModerateF32 or kModerateF64 and NaN, bit for bit as the full ones: a kernel
 // takes them when no lane is larger.
 template <class V>
-V sin_moderate_f32(V x) { return sin_from_f32(x, reduce_moderate_f32(abs(x))); }
+V sin_moderate_f32(V x) {
+  return sin_from_f32(x, reduce_moderate_f32(abs(x)));
+}
 template <class V>
-V cos_moderate_f32(V x) { return cos_from_f32(reduce_moderate_f32(abs(x))); }
+V cos_moderate_f32(V x) {
+  return cos_from_f32(reduce_moderate_f32(abs(x)));
+}
 template <class V>
 V tan_moderate_f32(V x) {
   auto wide = to_f64(x);
   return to_f32(tan_from_f64(wide, reduce_moderate_f64(abs(wide))));
 }
 template <class V>
-V sin_moderate_f64(V x) { return sin_from_f64(x, reduce_moderate_f64(abs(x))); }
+V sin_moderate_f64(V x) {
+  return sin_from_f64(x, reduce_moderate_f64(abs(x)));
+}
 template <class V>
-V cos_moderate_f64(V x) { return cos_from_f64(reduce_moderate_f64(abs(x))); }
+V cos_moderate_f64(V x) {
+  return cos_from_f64(reduce_moderate_f64(abs(x)));
+}
 template <class V>
-V tan_moderate_f64(V x) { return tan_from_f64(x, reduce_moderate_f64(abs(x))); }
+V tan_moderate_f64(V x) {
+  return tan_from_f64(x, reduce_moderate_f64(abs(x)));
+}
 
 template <class V>
-V sin_f32(V x) { return sin_from_f32(x, reduce_f32(abs(x))); }
+V sin_f32(V x) {
+  return sin_from_f32(x, reduce_f32(abs(x)));
+}
 template <class V>
-V cos_f32(V x) { return cos_from_f32(reduce_f32(abs(x))); }
+V cos_f32(V x) {
+  return cos_from_f32(reduce_f32(abs(x)));
+}
 template <class V>
-V sin_f64(V x) { return sin_from_f64(x, reduce_f64(abs(x))); }
+V sin_f64(V x) {
+  return sin_from_f64(x, reduce_f64(abs(x)));
+}
 template <class V>
-V cos_f64(V x) { return cos_from_f64(reduce_f64(abs(x))); }
+V cos_f64(V x) {
+  return cos_from_f64(reduce_f64(abs(x)));
+}
 template <class V>
-V tan_f64(V x) { return tan_from_f64(x, reduce_f64(abs(x))); }
+V tan_f64(V x) {
+  return tan_from_f64(x, reduce_f64(abs(x)));
+}
 template <class V>
-V tan_f32(V x) { return to_f32(tan_f64(to_f64(x))); }
+V tan_f32(V x) {
+  return to_f32(tan_f64(to_f64(x)));
+}
 
 // ---- inverses -----------------------------------------------------------------------------------------------
 
@@ -231,20 +257,24 @@ template <class V>
 inline V atan_unit_f32(V t) {
   V z = t * t;
   // (atan t - t) / t^3 in t^2, t <= 1, error 2^-26
-  return fma(t * z, polynomial(z, -0.002508332976, 0.01399534491, -0.03666811819, 0.06318004862, -0.0868892537,
-                               0.1104199946, -0.1427961083, 0.1999978979, -0.3333333214), t);
+  return fma(t * z,
+             polynomial(z, -0.002508332976, 0.01399534491, -0.03666811819, 0.06318004862, -0.0868892537,
+                        0.1104199946, -0.1427961083, 0.1999978979, -0.3333333214),
+             t);
 }
 template <class V>
 inline V atan_unit_f64(V t) {
   V z = t * t;
   // (atan t - t) / t^3 in t^2, t <= 1, error 2^-55
-  return fma(t * z, polynomial(z, 0.0000190734117397521433, -0.000209590360668104812, 0.00109181966575672951,
-                               -0.00360892514179468026, 0.00857557294919037854, -0.0158082683574003474,
-                               0.0239663482268896903, -0.0314797123597110923, 0.0376117061950947947,
-                               -0.0426554568132954158, 0.0473951704777288928, -0.0525843053915939469,
-                               0.0588159521470974637, -0.0666657713061868831, 0.0769230019902895339,
-                               -0.0909090867150216486, 0.111111110967211573, -0.142857142854526143,
-                               0.199999999999981097, -0.333333333333333311), t);
+  return fma(
+      t * z,
+      polynomial(z, 0.0000190734117397521433, -0.000209590360668104812, 0.00109181966575672951,
+                 -0.00360892514179468026, 0.00857557294919037854, -0.0158082683574003474,
+                 0.0239663482268896903, -0.0314797123597110923, 0.0376117061950947947, -0.0426554568132954158,
+                 0.0473951704777288928, -0.0525843053915939469, 0.0588159521470974637, -0.0666657713061868831,
+                 0.0769230019902895339, -0.0909090867150216486, 0.111111110967211573, -0.142857142854526143,
+                 0.199999999999981097, -0.333333333333333311),
+      t);
 }
 template <class V>
 V atan_f32(V x) {
@@ -273,15 +303,18 @@ V atan2_f64(V y, V x) {
   return where(is_nan(x) | is_nan(y), x + y, copysign(p, y));
 }
 template <class V>
-V atan2_f32(V y, V x) { return to_f32(atan2_f64(to_f64(y), to_f64(x))); }
+V atan2_f32(V y, V x) {
+  return to_f32(atan2_f64(to_f64(y), to_f64(x)));
+}
 
 // asin s = s + s z R(z), s <= 1/2
 template <class V>
 inline V asin_series_f64(V z) {
   // (asin s - s) / s^3 in z = s^2, error 2^-56
-  return z * polynomial(z, 0.028998874125655932, -0.0152124381275232846, 0.0176367885165688456, 0.00536886224871686981,
-                        0.0103439299557675186, 0.0114758565958262366, 0.0139715611926516913, 0.0173523686988081938,
-                        0.0223721739919370873, 0.0303819441114862549, 0.0446428571467150249, 0.0749999999999824591,
+  return z * polynomial(z, 0.028998874125655932, -0.0152124381275232846, 0.0176367885165688456,
+                        0.00536886224871686981, 0.0103439299557675186, 0.0114758565958262366,
+                        0.0139715611926516913, 0.0173523686988081938, 0.0223721739919370873,
+                        0.0303819441114862549, 0.0446428571467150249, 0.0749999999999824591,
                         0.16666666666666668);
 }
 template <class V>
@@ -302,8 +335,12 @@ V acos_f64(V x) {
   return where(steep, where(x < 0, kPi - (twice - kPiTail), twice), flat);
 }
 template <class V>
-V asin_f32(V x) { return to_f32(asin_f64(to_f64(x))); }
+V asin_f32(V x) {
+  return to_f32(asin_f64(to_f64(x)));
+}
 template <class V>
-V acos_f32(V x) { return to_f32(acos_f64(to_f64(x))); }
+V acos_f32(V x) {
+  return to_f32(acos_f64(to_f64(x)));
+}
 
 }  // namespace weft::expr
