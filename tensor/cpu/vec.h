@@ -11,8 +11,9 @@
 namespace weft::cpu {
 inline namespace WEFT_ISA_NAMESPACE {
 
-// Lanes of the pieces in which the math functions work: one float register, two double registers.
-inline constexpr int kChunk = kRegisterLanes<float>;
+// The math functions work on pieces of one register, which calls pass in a register.
+template <class T>
+inline constexpr int kChunk = kRegisterLanes<T>;
 
 template <class To, class From, int L>
 Vec<To, L> cast(Vec<From, L> x);
@@ -173,13 +174,17 @@ struct Vec {
     if constexpr (kBits == 32) {
       return cast<float>(cast<double>(a) * cast<double>(b) + cast<double>(c));
     } else {
-      // Dekker's product by halves of 26 bits, then Knuth's sum.
+      // Dekker's product by halves of 26 bits, then Knuth's sum; all 2^-60 smaller where a half could overflow.
+      auto big = (abs(a) > 0x1p990) | (abs(b) > 0x1p990) | (abs(a * b) > 0x1p1000), first = abs(a) > abs(b);
+      a = where(big & first, a * 0x1p-60, a), b = where(big & !first, b * 0x1p-60, b),
+      c = where(big, c * 0x1p-60, c);
       Vec a1 = a * 0x1.0000002p27, b1 = b * 0x1.0000002p27;
       Vec a_high = a1 - (a1 - a), b_high = b1 - (b1 - b), a_low = a - a_high, b_low = b - b_high;
       Vec p = a * b, e = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low;
       Vec s = p + c, t = s - p, r = (p - (s - t)) + (c - t);
       Vec sum = s + (e + r);
-      return where(sum == sum, sum, s);
+      sum = where(sum == sum, sum, s);
+      return where(big, sum * 0x1p60, sum);
     }
 #endif
   }

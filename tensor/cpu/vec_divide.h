@@ -34,7 +34,7 @@ namespace detail {
 
 // torch.fmod.
 template <class T>
-[[gnu::noinline]] Vec<T, kChunk> fmod_chunk(Vec<T, kChunk> a, Vec<T, kChunk> b) {
+[[gnu::noinline, gnu::flatten]] Vec<T, kChunk<T>> fmod_chunk(Vec<T, kChunk<T>> a, Vec<T, kChunk<T>> b) {
   auto [r, d] = expr::remainder_start(cast<double>(a), cast<double>(b));
   while (any(r >= d)) r = expr::remainder_step_f64(r, d);
   return expr::trunc_mod_from(a, b, cast<T>(r));
@@ -42,8 +42,9 @@ template <class T>
 template <class T>
 WEFT_INLINE Vec<T> fmod_floating(Vec<T> a, Vec<T> b) {
   Vec<T> result;
-  each<kLanes / kChunk>(
-      [&](int k) { set_part<kChunk>(result, k, fmod_chunk(part<kChunk>(a, k), part<kChunk>(b, k))); });
+  each<kLanes / kChunk<T>>([&](int k) {
+    set_part<kChunk<T>>(result, k, fmod_chunk<T>(part<kChunk<T>>(a, k), part<kChunk<T>>(b, k)));
+  });
   return result;
 }
 

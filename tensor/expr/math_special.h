@@ -52,8 +52,9 @@ inline V erfc_tail_f64(V a) {
   auto [square, square_low] = two_product(a, a);
   V n = round_even(square * -kLog2E);
   V e = exp_remainder_f64(fma(n, -kLn2Low, fma(n, -kLn2High, -square)) - square_low);
-  V g = p / fma(a, 2, 1);
-  return scale_f64(fma(e, g, g), to_int(n));
+  V d = fma(a, 2, 1), d_low = exact_fma(a, V(2), 1 - d), g = p / d;
+  V g_low = (exact_fma(-g, d, p) - g * d_low) / d;
+  return scale_f64(g + fma(e, g, g_low), to_int(n));
 }
 template <class V>
 V erf_f64(V x) {
