@@ -1,5 +1,5 @@
 // Tables of loops over the vector functions, one table for each instruction set, for the tests to compare.
-// tests/tensor/vec_kernels.cpp, compiled once per set, fills them; this header needs no vector type.
+// tests/tensor/vec_kernels.isa.cpp, compiled once per set, fills them; this header needs no vector type.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,17 @@ struct Kernels {
   int64_t (*sum_i64)(const int64_t* lanes);
 };
 
-extern const Kernels kSse4, kAvx2, kAvx512;
+namespace isa_sse4 {
+extern const Kernels kKernels;
+}
+namespace isa_avx2 {
+extern const Kernels kKernels;
+}
+namespace isa_avx512 {
+extern const Kernels kKernels;
+}
+inline const Kernels& kSse4 = isa_sse4::kKernels;
+inline const Kernels& kAvx2 = isa_avx2::kKernels;
+inline const Kernels& kAvx512 = isa_avx512::kKernels;
 
 }  // namespace weft::cpu_test

@@ -1,5 +1,5 @@
-// The loops of tests/tensor/vec_kernels.h over Vec; compiled three times, once per instruction set.
-// WEFT_TEST_TABLE names the table that this compilation defines.
+// The loops of tests/tensor/vec_kernels.h over Vec.
+// Place: compiled once per instruction set; each compilation defines kKernels in its own namespace.
 #include "tests/tensor/vec_kernels.h"
 
 #include "tensor/cpu/vec_math.h"
@@ -138,15 +138,17 @@ T largest(const T* lanes) {
 
 #define WEFT_STRING(x) #x
 #define WEFT_NAME_OF(x) WEFT_STRING(x)
-constinit const Kernels WEFT_TEST_TABLE{WEFT_NAME_OF(WEFT_ISA_NAMESPACE),
-                                        supported,
-                                        kFunctions,
-                                        kPrimitives,
-                                        kIntegers,
-                                        kConversions,
-                                        sum<float>,
-                                        sum<double>,
-                                        largest<float>,
-                                        sum<int64_t>};
+namespace WEFT_ISA_NAMESPACE {
+constinit const Kernels kKernels{WEFT_NAME_OF(WEFT_ISA_NAMESPACE),
+                                 supported,
+                                 kFunctions,
+                                 kPrimitives,
+                                 kIntegers,
+                                 kConversions,
+                                 sum<float>,
+                                 sum<double>,
+                                 largest<float>,
+                                 sum<int64_t>};
+}
 
 }  // namespace weft::cpu_test
