@@ -52,6 +52,13 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
                std::span<Tensor> outputs) {
   if (composite_scope != nullptr) where = composite_scope->where();
   const Call call{op, operands, attrs, where};
+  if (op.kind == Kind::Composite) {
+    std::vector<Tensor> made;
+    op.composite(call, made);
+    WEFT_ASSERT(made.size() == outputs.size(), op.name());
+    std::move(made.begin(), made.end(), outputs.begin());
+    return;
+  }
   try {
     const bool needs_grad = grad_mode && op.grad_state != GradState::None && any_requires_grad(operands);
     if (current_trace() != nullptr) {

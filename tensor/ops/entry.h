@@ -111,7 +111,15 @@ struct Unpacker {
     static const Operand none;
     return operand < call.operands.size() ? call.operands[operand++] : none;
   }
-  const Attr& next_attr() { return call.attrs[attr++]; }
+  // One that was not given has its default.
+  const Attr& next_attr() {
+    if (attr < call.attrs.size()) return call.attrs[attr++];
+    const std::vector<Param>& params = call.op.schema.params;
+    size_t param = 0;
+    while (params[param].is_operand() || call.op.schema.attr_index(param) < static_cast<int>(attr)) ++param;
+    ++attr;
+    return params[param].default_value;
+  }
   const Tensor& next_tensor() {
     static const Tensor undefined;
     const Operand& next = next_operand();

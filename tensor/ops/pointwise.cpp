@@ -163,9 +163,6 @@ Tensor add(const Operand& a, const Operand& b, const Scalar& alpha, SourceLocati
 Tensor sub(const Operand& a, const Operand& b, const Scalar& alpha, SourceLocation where) {
   return call(WEFT_OP("sub"), {a, b, alpha}, where);
 }
-Tensor rsub(const Operand& a, const Operand& b, const Scalar& alpha, SourceLocation where) {
-  return sub(b, a, alpha, where);
-}
 Tensor where(const Tensor& condition, const Operand& a, const Operand& b, SourceLocation here) {
   return call(WEFT_OP("where"), {condition, a, b}, here);
 }
