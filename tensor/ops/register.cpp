@@ -21,6 +21,7 @@ void register_all_ops(OpTable& table) {
   register_create_ops(table);
   register_extern_ops(table);
   register_composite_ops(table);
+  register_loss_ops(table);
   register_mutation_ops(table);
 }
 
