@@ -55,7 +55,7 @@ WEFT_VEC_FUNCTION(expm1)    // 1.34, 1.79
 WEFT_VEC_FUNCTION(log)      // 0.81, 0.79
 WEFT_VEC_FUNCTION(log2)     // 1.29, 0.74
 WEFT_VEC_FUNCTION(log10)    // 0.51, 0.67
-WEFT_VEC_FUNCTION(log1p)    // 1.41, 1.29
+WEFT_VEC_FUNCTION(log1p)    // 1.44, 1.29
 WEFT_VEC_FUNCTION(asin)     // 0.51, 1.85
 WEFT_VEC_FUNCTION(acos)     // 0.51, 1.08
 WEFT_VEC_FUNCTION(atan)     // 1.46, 1.44
@@ -67,7 +67,7 @@ WEFT_VEC_FUNCTION(acosh)    // 0.51, 2.06
 WEFT_VEC_FUNCTION(atanh)    // 0.51, 1.85
 WEFT_VEC_FUNCTION(erf)      // 1.08, 1.11
 WEFT_VEC_FUNCTION(erfc)     // 0.51, 2.43
-WEFT_VEC_FUNCTION(sigmoid)  // 1.99, 2.26
+WEFT_VEC_FUNCTION(sigmoid)  // 1.51, 2.26
 WEFT_VEC_FUNCTION(lgamma)   // 0.51, 8 away from zeros
 WEFT_VEC_FUNCTION(digamma)  // 0.51, 8 away from zeros
 WEFT_VEC_FUNCTION(erfinv)   // 0.51, 2.7
@@ -96,8 +96,8 @@ WEFT_VEC_FUNCTION(erfinv)   // 0.51, 2.7
     return detail::by_chunks([](auto piece) { return detail::name##_chunk<T>(piece); }, x); \
   }
 
-WEFT_VEC_ANGLE_FUNCTION(sin)  // 1.42, 0.76
-WEFT_VEC_ANGLE_FUNCTION(cos)  // 1.52, 0.77
+WEFT_VEC_ANGLE_FUNCTION(sin)  // 1.56, 0.76
+WEFT_VEC_ANGLE_FUNCTION(cos)  // 1.54, 0.77
 WEFT_VEC_ANGLE_FUNCTION(tan)  // 0.51, 1.96
 #undef WEFT_VEC_ANGLE_FUNCTION
 
@@ -115,7 +115,7 @@ WEFT_VEC_ANGLE_FUNCTION(tan)  // 0.51, 1.96
   }
 
 WEFT_VEC_BINARY_FUNCTION(atan2)  // 0.51, 1.40
-WEFT_VEC_BINARY_FUNCTION(pow)    // 0.51, 1.14
+WEFT_VEC_BINARY_FUNCTION(pow)    // 0.51, 1.30
 #undef WEFT_VEC_BINARY_FUNCTION
 
 namespace detail {
