@@ -15,7 +15,8 @@ Device::Device(const std::string& text) : type(kCPU), index(0) {
   if (colon != std::string_view::npos) {
     const std::string_view digits = all.substr(colon + 1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    valid = valid && error == std::errc() && end == digits.data() + digits.size() && number >= 0 && number < 128;
+    valid =
+        valid && error == std::errc() && end == digits.data() + digits.size() && number >= 0 && number < 128;
   }
   WEFT_CHECK(valid, "device: '", text, "' is not a device; use \"cpu\", \"cuda\" or \"cuda:1\"");
   type = name == "cuda" ? kCUDA : kCPU;

@@ -138,32 +138,65 @@ std::string to_string(const ExprGraph& graph, Expr result) {
   return std::move(out).str();
 }
 
+namespace {
+
+// A number as a constant of the graph; values pass.
+Expr in_graph(ExprGraph& graph, const Expr& x, DType dtype) {
+  if (!x.is_number()) return x;
+  return x.is_floating ? graph.constant(x.floating, dtype) : graph.integer(x.integer, dtype);
+}
+
+}  // namespace
+
 namespace detail {
 
-Expr expr_call(Prim prim, DType dtype, std::initializer_list<Expr> args) {
-  return args.begin()->graph->make(prim, dtype, std::span(args.begin(), args.size()));
+Expr expr_call(Prim prim, std::initializer_list<Expr> args, bool is_comparison) {
+  ExprGraph* graph = nullptr;
+  DType dtype = DType::Float32;
+  for (const Expr& arg : args) {
+    if (arg.is_number()) continue;
+    WEFT_ASSERT(graph == nullptr || dtype == arg.dtype(), name_of(prim), " of ", dtype, " and ", arg.dtype());
+    graph = arg.graph;
+    dtype = arg.dtype();
+  }
+  WEFT_ASSERT(graph != nullptr, name_of(prim), " of numbers alone");
+  Expr values[3];
+  size_t count = 0;
+  for (const Expr& arg : args) values[count++] = in_graph(*graph, arg, dtype);
+  return graph->make(prim, is_comparison ? DType::Bool : dtype, std::span<const Expr>(values, count));
 }
-Expr expr_number(const Expr& like, double value) { return like.graph->constant(value, like.dtype()); }
-Expr expr_number(const Expr& like, int64_t value) { return like.graph->integer(value, like.dtype()); }
 
 }  // namespace detail
 
-Expr cast(const Expr& x, DType dtype) {
-  return x.dtype() == dtype ? x : detail::expr_call(Prim::Cast, dtype, {x});
+Expr where(const Expr& condition, const Expr& a, const Expr& b) {
+  WEFT_ASSERT(!condition.is_number() && condition.dtype() == DType::Bool, "where without a condition");
+  ExprGraph& graph = *condition.graph;
+  const DType dtype = !a.is_number() ? a.dtype() : !b.is_number() ? b.dtype() : graph.number_dtype();
+  const Expr args[] = {condition, in_graph(graph, a, dtype), in_graph(graph, b, dtype)};
+  WEFT_ASSERT(args[1].dtype() == args[2].dtype(), "where of ", args[1].dtype(), " and ", args[2].dtype());
+  return graph.make(Prim::Where, dtype, args);
 }
+
+Expr constant_like(const Expr& x, double value) { return in_graph(*x.graph, Expr(value), x.dtype()); }
+
+namespace {
+Expr convert(Prim prim, const Expr& x, DType dtype) { return x.graph->make(prim, dtype, std::span(&x, 1)); }
+}  // namespace
+
+Expr cast(const Expr& x, DType dtype) { return x.dtype() == dtype ? x : convert(Prim::Cast, x, dtype); }
 Expr bitcast(const Expr& x, DType dtype) {
   WEFT_ASSERT(size_of(x.dtype()) == size_of(dtype), "bitcast between widths");
-  return x.dtype() == dtype ? x : detail::expr_call(Prim::Bitcast, dtype, {x});
+  return x.dtype() == dtype ? x : convert(Prim::Bitcast, x, dtype);
 }
 Expr as_int(const Expr& x) { return bitcast(x, x.dtype() == DType::Float64 ? DType::Int64 : DType::Int32); }
 Expr as_float(const Expr& x) {
   return bitcast(x, x.dtype() == DType::Int64 ? DType::Float64 : DType::Float32);
 }
 Expr to_int(const Expr& x) {
-  return detail::expr_call(Prim::ToInt, x.dtype() == DType::Float64 ? DType::Int64 : DType::Int32, {x});
+  return convert(Prim::ToInt, x, x.dtype() == DType::Float64 ? DType::Int64 : DType::Int32);
 }
 Expr to_float(const Expr& x) {
-  return detail::expr_call(Prim::ToFloat, x.dtype() == DType::Int64 ? DType::Float64 : DType::Float32, {x});
+  return convert(Prim::ToFloat, x, x.dtype() == DType::Int64 ? DType::Float64 : DType::Float32);
 }
 
 }  // namespace weft

@@ -30,8 +30,7 @@ struct Grads {
   std::tuple<Bodies...> bodies;
 };
 
-// A number of the same type as x, for places where two numbers meet.
-inline Expr constant_like(const Expr& x, double value) { return detail::expr_number(x, value); }
+// As the one for expressions in expr.h.
 inline Term constant_like(const Term&, double value) { return Term(value); }
 
 namespace detail {
