@@ -12,7 +12,7 @@ thread_local const CompositeScope* composite_scope = nullptr;
 
 bool any_requires_grad(std::span<const Operand> operands) {
   for (const Operand& operand : operands)
-    if (operand.tensor != nullptr && (*operand.tensor)->requires_grad) return true;
+    if (operand.tensor != nullptr && (*operand.tensor)->needs_grad()) return true;
   return false;
 }
 
@@ -75,9 +75,9 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
       }
     }
     if (needs_grad) {
-      tape_hook().record(call, outputs);
-    } else if (op.kind == Kind::View && tape_hook().record_view != nullptr) {
-      tape_hook().record_view(call, call.tensor(0), outputs[0]);
+      tape_hook.record(call, outputs);
+    } else if (op.kind == Kind::View) {
+      tape_hook.record_view(call, call.tensor(0), outputs[0]);
     }
   } catch (Error& error) {
     error.add_place(where);
@@ -91,47 +91,57 @@ Tensor call(const Op& op, std::span<const Operand> operands, const Attrs& attrs,
   return output;
 }
 
+namespace {
+
+void run_in_place(const Call& call, const Tensor& self) {
+  const Op& op = call.op;
+  if (op.cpu_in_place != nullptr) {
+    op.cpu_in_place(call, self);
+    return;
+  }
+  // The general form: compute, then copy into place.
+  const bool mode = grad_mode;
+  grad_mode = false;
+  struct Restore {
+    bool mode;
+    ~Restore() { grad_mode = mode; }
+  } restore{mode};
+  const Tensor value = weft::call(*op.base, call.operands, call.attrs, call.where);
+  WEFT_CHECK(value.sizes() == self.sizes(), op.name(), ": the result of sizes ", value.sizes(),
+             " does not fit into ", self.sizes());
+  const Op& copy = WEFT_OP("copy_");
+  const Operand copy_operands[] = {self, value};
+  static const Attrs none = {};
+  copy.cpu_in_place(Call{copy, copy_operands, none, call.where}, self);
+}
+
+}  // namespace
+
 void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs& attrs,
                    SourceLocation where) {
   if (composite_scope != nullptr) where = composite_scope->where();
   const Call call{op, operands, attrs, where};
-  const Tensor self = call.tensor(0);  // a handle of our own: the tape may replace what operand 0 points into
-  if (current_trace() != nullptr) {
-    current_trace()->mutate(call, self);
-    return;
+  try {
+    const Tensor self =
+        call.tensor(0);  // a handle of our own: the tape may replace what operand 0 points into
+    std::unique_ptr<TapeSlot> pending;
+    if (grad_mode) pending = tape_hook.before_mutation(call, self);
+    if (current_trace() != nullptr) {
+      current_trace()->mutate(call, self);
+    } else {
+      WEFT_CHECK(!may_self_overlap(self->layout), op.name(), ": the tensor of sizes ", self.sizes(),
+                 " and strides ", self.strides(),
+                 " has several elements at one place (an expanded view); write into a clone() instead");
+      run_in_place(call, self);
+      self->storage->bump_version(op, where);
+      self->made_by = &op;
+      self->made_at = where;
+    }
+    if (pending != nullptr) tape_hook.after_mutation(call, self, std::move(pending));
+  } catch (Error& error) {
+    error.add_place(where);
+    throw;
   }
-  WEFT_CHECK(!may_self_overlap(self->layout), op.name(), ": the tensor of sizes ", self.sizes(),
-             " and strides ", self.strides(),
-             " has several elements at one place (an expanded view); write into a clone() instead");
-  const bool tracked = grad_mode && tape_hook().before_mutation != nullptr;
-  if (tracked) tape_hook().before_mutation(call, self);
-  if (op.cpu_in_place != nullptr) {
-    op.cpu_in_place(call, self);
-  } else {
-    // The general form: compute, then copy into place.
-    const bool mode = grad_mode;
-    grad_mode = false;
-    struct Restore {
-      bool mode;
-      ~Restore() { grad_mode = mode; }
-    } restore{mode};
-    const Tensor value = weft::call(*op.base, operands, attrs, where);
-    WEFT_CHECK(value.sizes() == self.sizes(), op.name(), ": the result of sizes ", value.sizes(),
-               " does not fit into ", self.sizes());
-    const Op& copy = WEFT_OP("copy_");
-    const Operand copy_operands[] = {self, value};
-    static const Attrs none = {};
-    copy.cpu_in_place(Call{copy, copy_operands, none, where}, self);
-  }
-  self->storage->bump_version(op, where);
-  self->made_by = &op;
-  self->made_at = where;
-  if (tracked) tape_hook().after_mutation(call, self);
-}
-
-TapeHook& tape_hook() {
-  static TapeHook hook;
-  return hook;
 }
 
 TraceHook*& current_trace() {

@@ -38,17 +38,19 @@ inline void call_mutation(const Op& op, std::initializer_list<Operand> operands,
 
 // ---- Hooks ----------------------------------------------------------------------------------------------------------
 
-// The tape: installed once by the autograd floor.
+// The tape. The autograd floor defines it, as it defines Tensor's methods about gradients: a constant, so that there is
+// no moment at which it is not yet installed.
 struct TapeHook {
   // After a kernel: some operand requires grad and grad mode is on.
-  void (*record)(const Call&, std::span<Tensor> outputs) = nullptr;
-  // Around an in-place op: checks before, and what the new history is.
-  void (*before_mutation)(const Call&, const Tensor& self) = nullptr;
-  void (*after_mutation)(const Call&, const Tensor& self) = nullptr;
+  void (*record)(const Call&, std::span<Tensor> outputs);
+  // Around an in-place op in grad mode. The first checks, and keeps what the kernel is about to overwrite in what it
+  // returns (null: there is nothing to record); the second makes that the history of self.
+  std::unique_ptr<TapeSlot> (*before_mutation)(const Call&, const Tensor& self);
+  void (*after_mutation)(const Call&, const Tensor& self, std::unique_ptr<TapeSlot> pending);
   // A view was made while grad mode is off or nothing requires grad: it must still follow its base.
-  void (*record_view)(const Call&, const Tensor& base, Tensor& view) = nullptr;
+  void (*record_view)(const Call&, const Tensor& base, const Tensor& view);
 };
-TapeHook& tape_hook();
+extern const TapeHook tape_hook;
 
 // The trace of this thread, or null: it makes the outputs instead of a kernel.
 class TraceHook {

@@ -189,6 +189,7 @@ struct GradRule {
   std::function<Tensor(const GradCall&, size_t operand)> body;  // empty: no gradient for this operand
   const Op* derived = nullptr;  // pointwise: the op whose body is the formula, over (dy, operands…, output)
   uint64_t derived_uses = 0;    // pointwise: which of those slots the formula reads
+  int derived_scale = -1;       // pointwise: the formula is dy (0), or dy times this slot (-1: neither)
 };
 
 // ---- Samples for the table harness ----------------------------------------------------------------------------------

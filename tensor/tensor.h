@@ -25,6 +25,8 @@ class TapeSlot {
 class TraceSlot {
  public:
   virtual ~TraceSlot() = default;
+  // For another handle to the same value of the trace.
+  virtual std::unique_ptr<TraceSlot> share() const = 0;
 };
 
 struct TensorImpl : RefCounted<TensorImpl> {
@@ -38,8 +40,14 @@ struct TensorImpl : RefCounted<TensorImpl> {
   DType dtype;
   Device device;
   bool is_contiguous = false;  // kept for real tensors
-  bool requires_grad = false;  // kept by the tape: true if a gradient flows to or through this tensor
   bool is_fake = false;        // a tensor of a trace: sizes without data
+  // Kept by the tape. A gradient flows to or through this tensor; an in-place op gave it its history.
+  bool requires_grad = false;
+  bool is_rewritten = false;
+  // Kept by the tape: the tensor that this view follows, if there is one; the tape slot owns it.
+  const TensorImpl* base = nullptr;
+  // A view takes over the history that an in-place op gave its base.
+  bool needs_grad() const { return requires_grad || (base != nullptr && base->is_rewritten); }
   Sym numel;
   const Op* made_by = nullptr;  // the op that made it and its line, for messages about reads of its value
   SourceLocation made_at;
@@ -129,7 +137,7 @@ class Tensor {
   std::vector<T> to_vector() const;
 
   // ---- Gradients (defined by the autograd floor).
-  bool requires_grad() const { return checked().requires_grad; }
+  bool requires_grad() const { return checked().needs_grad(); }
   Tensor& requires_grad_(bool value = true);
   Tensor& set_requires_grad(bool value) { return requires_grad_(value); }
   bool is_leaf() const;

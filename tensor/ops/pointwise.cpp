@@ -113,8 +113,13 @@ class EntryTable {
       derived->grad_state = GradState::Decomposition;
       derived->samples = op.samples;
       ExprGraph graph;
-      const uint64_t uses = graph.inputs_of(build(*derived->pointwise, graph, DType::Float32));
+      const Expr formula = build(*derived->pointwise, graph, DType::Float32);
+      const uint64_t uses = graph.inputs_of(formula);
       const int operands = derived->pointwise->arity - 2;
+      const Expr dy = graph.input(0, DType::Float32);
+      if (formula.id == dy.id) rule.derived_scale = 0;
+      for (int slot = 1; slot <= operands; ++slot)
+        if (formula.id == (dy * graph.input(slot, DType::Float32)).id) rule.derived_scale = slot;
       rule.derived_uses = uses;
       rule.saved_inputs = static_cast<uint32_t>(uses >> 1) & ((1u << operands) - 1);
       rule.saved_outputs = static_cast<uint32_t>(uses >> (operands + 1)) & 1;
