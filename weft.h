@@ -2,4 +2,7 @@
 // Place: above all rooms; it includes their public headers.
 #pragma once
 
+#include "autograd/anomaly.h"
+#include "autograd/grad.h"
+#include "autograd/grad_mode.h"
 #include "tensor/tensor.h"

@@ -1,0 +1,32 @@
+// The engine: walks the tape backwards from some results, adds up what reaches each step and runs it.
+// Needs node. Users call it through grad.h and Tensor::backward.
+#pragma once
+
+#include "autograd/node.h"
+
+namespace weft::autograd {
+
+struct Root {
+  Edge edge;
+  Tensor gradient;
+};
+
+// A gradient that the caller asks for.
+struct Target {
+  Edge edge;
+  Tensor gradient;  // filled where one arrived
+};
+
+struct WalkOptions {
+  bool retain_graph = false;
+  bool create_graph = false;
+  bool accumulate = true;  // into leaves: all of them, or with targets only those
+};
+
+// With targets only the steps that lead to them run. Reentrant: a step may call backward itself.
+void walk(std::span<Root> roots, std::span<Target> targets, const WalkOptions& options);
+
+// The gradient summed to the sizes and converted to the dtype of the value it belongs to; Error if it cannot be.
+Tensor fit(Tensor gradient, const Meta& meta, const Node& from);
+
+}  // namespace weft::autograd

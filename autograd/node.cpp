@@ -1,0 +1,97 @@
+// Nodes: how they go away, what they save, and how a gradient is accumulated.
+#include "autograd/node.h"
+
+#include "autograd/grad_mode.h"
+#include "autograd/tape.h"
+#include "tensor/allocator.h"
+
+namespace weft::autograd {
+namespace {
+
+thread_local uint64_t next_sequence = 0;
+}  // namespace
+
+Node::Node() : sequence(next_sequence++) {}
+
+void* Node::operator new(size_t bytes) { return weft::allocate(bytes); }
+void Node::operator delete(void* memory, size_t bytes) { weft::deallocate(memory, bytes); }
+
+// Note [Freeing long chains]
+// The last handle to a node may hold the last handle to the node before it, and so on for a million steps. Nodes that
+// become free while another is being deleted are therefore put in a list and deleted by the outermost call.
+void Node::destroy(Node* node) noexcept {
+  thread_local Node* dead = nullptr;
+  thread_local bool is_deleting = false;
+  node->next_dead_ = dead;
+  dead = node;
+  if (is_deleting) return;
+  is_deleting = true;
+  while (dead != nullptr) {
+    Node* next = dead;
+    dead = next->next_dead_;
+    delete next;
+  }
+  is_deleting = false;
+}
+
+Tensor copy_of(const Tensor& x) {
+  if (GradMode::is_enabled() || x->is_fake) return clone(x);
+  Tensor copy = make_tensor(x->layout.sizes, x->dtype, x->device);
+  copy_data(x, copy);
+  return copy;
+}
+
+// ---- Accumulation ---------------------------------------------------------------------------------------------------
+
+void GradCell::add(Tensor gradient, bool is_ours) {
+  Tensor before;  // may hold the last handle to much: goes after the lock
+  const std::lock_guard lock(mutex);
+  if (!is_read) return;
+  if (!grad.defined()) {
+    grad = is_ours && gradient.is_contiguous() ? std::move(gradient) : copy_of(gradient);
+  } else if (GradMode::is_enabled() || current_trace() != nullptr) {
+    before = grad;
+    grad = grad + gradient;
+  } else {
+    grad.add_(gradient);
+  }
+}
+
+AccumulateNode::AccumulateNode(const Tensor& leaf, Intrusive<GradCell> cell) : cell_(std::move(cell)) {
+  sequence = UINT64_MAX;  // as soon as its gradient is complete, so that the gradient's memory is free early
+  results.push_back(Meta(leaf));
+}
+
+void AccumulateNode::apply(Step& step) {
+  Tensor gradient = std::move(step.grads[0]);
+  if (!gradient.defined()) return;
+  const bool is_ours = !GradMode::is_enabled() && gradient.use_count() == 1 &&
+                       (gradient->storage == nullptr || gradient->storage.use_count() == 1);
+  cell_->add(std::move(gradient), is_ours);
+}
+
+// ---- Saved tensors --------------------------------------------------------------------------------------------------
+
+std::string describe(const Node& node) {
+  const std::string place = to_string(node.where);
+  return place.empty() ? node.name() : detail::concat(node.name(), " (", place, ")");
+}
+
+Tensor SavedTensor::unpack(Node& owner, uint32_t slot) const {
+  if (data_.version() != version_) [[unlikely]] {
+    const Storage& storage = *data_->storage;
+    const std::string place = to_string(storage.last_write());
+    detail::throw_error(detail::concat(
+        "backward: ", autograd::describe(owner), " saved a ", weft::describe(data_),
+        " tensor for its gradient at version ", version_, ", but in-place ops have brought it to version ",
+        data_.version(), "; the last was ", storage.last_writer() ? storage.last_writer()->name() : "unknown",
+        place.empty() ? "" : " (" + place + ")",
+        ".\n  Write to a clone() instead, or use the op without the trailing _."));
+  }
+  if (!is_own_result_) return data_;
+  Tensor result = share_data(data_);
+  set_producer(result, Intrusive<Node>::share(&owner), slot);
+  return result;
+}
+
+}  // namespace weft::autograd
