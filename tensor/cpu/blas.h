@@ -1,4 +1,4 @@
-// The matrix product that ops call: OpenBLAS for f32 and f64 where the build has it, else the library's own kernels.
+// The matrix product that ops call: f32 and f64 by OpenBLAS where it is there and fast, all else by the own kernels.
 // Needs gemm.
 #pragma once
 
@@ -8,8 +8,9 @@ namespace weft::cpu {
 
 void run_gemm(const Gemm& gemm);
 
-enum class GemmBackend : uint8_t { Auto, Own };
-// WEFT_GEMM=own in the environment, or this call (for tests), keeps OpenBLAS out; from the next product on.
+// Auto takes OpenBLAS unless it has no kernels for vectors as wide as this machine's; OpenBlas takes it regardless.
+enum class GemmBackend : uint8_t { Auto, Own, OpenBlas };
+// From the next product on; for tests. The environment says the same: WEFT_GEMM=auto|own|openblas.
 void set_gemm_backend(GemmBackend backend);
 // True if f32 and f64 products go to OpenBLAS now.
 bool uses_openblas();
