@@ -1,6 +1,7 @@
 // The matrix products of the table: mm, bmm, mv, dot, addmm, baddbmm, and matmul, linear and outer made of them.
 // Place: extern.cpp calls register_matmul_ops; the kernels are in tensor/cpu/blas.h and gemm.h.
 #include "tensor/cpu/blas.h"
+#include "tensor/ops/check.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/register.h"
 
@@ -9,24 +10,25 @@ namespace {
 
 // ---- Rules ------------------------------------------------------------------------------------------------------------
 
-void check_rank(const char* op, const char* name, const Tensor& x, int64_t rank) {
-  WEFT_CHECK(x.dim() == rank, op, ": ", name, " is ", describe(x), ", but needs ", rank,
-             rank == 1 ? " dimension" : " dimensions");
+void check_rank(const char* op, const char* name, const Tensor& x, int64_t rank, SourceLocation where) {
+  WEFT_CHECK_AT(where, x.dim() == rank, op, ": ", name, " is ", describe(x), ", but needs ", rank,
+                rank == 1 ? " dimension" : " dimensions");
 }
 
-void check_types(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
-  WEFT_CHECK(a.dtype() == b.dtype(), op, ": ", name_a, " is ", describe(a), " and ", name_b, " is ",
-             describe(b), "; both must have the same dtype: convert one with to()");
-  WEFT_CHECK(a.dtype() != DType::Bool, op, ": ", name_a, " and ", name_b,
-             " are bool, which has no products; convert them with to()");
+void check_types(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b,
+                 SourceLocation where) {
+  WEFT_CHECK_AT(where, a.dtype() == b.dtype(), op, ": ", name_a, " is ", describe(a), " and ", name_b, " is ",
+                describe(b), "; both must have the same dtype: convert one with to()");
+  WEFT_CHECK_AT(where, a.dtype() != DType::Bool, op, ": ", name_a, " and ", name_b,
+                " are bool, which has no products; convert them with to()");
 }
 
 // a.size(i) and b.size(j) are summed over.
 void check_contracted(const char* op, const Tensor& a, int64_t i, const Tensor& b, int64_t j,
-                      const char* name_a = "a", const char* name_b = "b") {
-  WEFT_CHECK(a.size(i) == b.size(j), op, ": ", name_a, " ", a.sizes(), " and ", name_b, " ", b.sizes(),
-             " disagree on the contracted dimension: ", name_a, ".size(", i, ") is ", a.size(i), ", ", name_b,
-             ".size(", j, ") is ", b.size(j));
+                      SourceLocation where, const char* name_a = "a", const char* name_b = "b") {
+  WEFT_CHECK_AT(where, a.size(i) == b.size(j), op, ": ", name_a, " ", a.sizes(), " and ", name_b, " ",
+                b.sizes(), " disagree on the contracted dimension: ", name_a, ".size(", i, ") is ", a.size(i),
+                ", ", name_b, ".size(", j, ") is ", b.size(j));
 }
 
 OutputSpecs result(const Tensor& like, Sizes sizes) {
@@ -35,14 +37,14 @@ OutputSpecs result(const Tensor& like, Sizes sizes) {
 
 OutputSpecs product_spec(const Call& call, const Tensor& a, const char* name_a, const Tensor& b,
                          const char* name_b, int64_t rank) {
-  check_rank(call.name(), name_a, a, rank);
-  check_rank(call.name(), name_b, b, rank);
-  check_types(call.name(), name_a, a, name_b, b);
+  check_rank(call.name(), name_a, a, rank, call.where);
+  check_rank(call.name(), name_b, b, rank, call.where);
+  check_types(call.name(), name_a, a, name_b, b, call.where);
   if (rank == 3)
     WEFT_CHECK(a.size(0) == b.size(0), call.name(), ": ", name_a, " ", a.sizes(), " and ", name_b, " ",
                b.sizes(), " disagree on the batch: ", name_a, ".size(0) is ", a.size(0), ", ", name_b,
                ".size(0) is ", b.size(0));
-  check_contracted(call.name(), a, rank - 1, b, rank - 2, name_a, name_b);
+  check_contracted(call.name(), a, rank - 1, b, rank - 2, call.where, name_a, name_b);
   Sizes sizes;
   if (rank == 3) sizes.push_back(a.size(0));
   sizes.push_back(a.size(rank - 2));
@@ -59,19 +61,19 @@ OutputSpecs infer_bmm(const Call& call) {
 
 OutputSpecs infer_mv(const Call& call) {
   const Tensor &a = call.tensor(0), &x = call.tensor(1);
-  check_rank(call.name(), "a", a, 2);
-  check_rank(call.name(), "x", x, 1);
-  check_types(call.name(), "a", a, "x", x);
-  check_contracted(call.name(), a, 1, x, 0, "a", "x");
+  check_rank(call.name(), "a", a, 2, call.where);
+  check_rank(call.name(), "x", x, 1, call.where);
+  check_types(call.name(), "a", a, "x", x, call.where);
+  check_contracted(call.name(), a, 1, x, 0, call.where, "a", "x");
   return result(a, {a.size(0)});
 }
 
 OutputSpecs infer_dot(const Call& call) {
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  check_rank(call.name(), "a", a, 1);
-  check_rank(call.name(), "b", b, 1);
-  check_types(call.name(), "a", a, "b", b);
-  check_contracted(call.name(), a, 0, b, 0);
+  check_rank(call.name(), "a", a, 1, call.where);
+  check_rank(call.name(), "b", b, 1, call.where);
+  check_types(call.name(), "a", a, "b", b, call.where);
+  check_contracted(call.name(), a, 0, b, 0, call.where);
   return result(a, {});
 }
 
@@ -86,7 +88,7 @@ OutputSpecs infer_added(const Call& call) {
   OutputSpecs specs =
       product_spec(call, call.tensor(1), "a", call.tensor(2), "b", call.tensor(1).dim() == 3 ? 3 : 2);
   const Sizes& sizes = specs[0].sizes;
-  check_types(call.name(), "x", x, "a", call.tensor(1));
+  check_types(call.name(), "x", x, "a", call.tensor(1), call.where);
   bool fits = x.dim() <= static_cast<int64_t>(sizes.size());
   for (int64_t d = 1; fits && d <= x.dim(); ++d) {
     const Sym size = x.size(-d);
@@ -101,11 +103,11 @@ OutputSpecs infer_added(const Call& call) {
   return specs;
 }
 OutputSpecs infer_addmm(const Call& call) {
-  check_rank(call.name(), "a", call.tensor(1), 2);
+  check_rank(call.name(), "a", call.tensor(1), 2, call.where);
   return infer_added(call);
 }
 OutputSpecs infer_baddbmm(const Call& call) {
-  check_rank(call.name(), "a", call.tensor(1), 3);
+  check_rank(call.name(), "a", call.tensor(1), 3, call.where);
   return infer_added(call);
 }
 
@@ -241,18 +243,18 @@ Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& 
 
 Tensor outer(const Tensor& a, const Tensor& b, SourceLocation where) {
   CompositeScope scope(WEFT_OP("outer"), where);
-  check_rank("outer", "a", a, 1);
-  check_rank("outer", "b", b, 1);
+  check_rank("outer", "a", a, 1, where);
+  check_rank("outer", "b", b, 1, where);
   return mul(unsqueeze(a, 1), b);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
   CompositeScope scope(WEFT_OP("matmul"), where);
   const int64_t rank_a = a.dim(), rank_b = b.dim();
-  WEFT_CHECK(rank_a > 0 && rank_b > 0, "matmul: a is ", describe(a), " and b is ", describe(b),
-             "; both need at least one dimension: multiply 0-d tensors with *");
-  check_types("matmul", "a", a, "b", b);
-  check_contracted("matmul", a, rank_a - 1, b, rank_b == 1 ? 0 : rank_b - 2);
+  WEFT_CHECK_AT(where, rank_a > 0 && rank_b > 0, "matmul: a is ", describe(a), " and b is ", describe(b),
+                "; both need at least one dimension: multiply 0-d tensors with *");
+  check_types("matmul", "a", a, "b", b, where);
+  check_contracted("matmul", a, rank_a - 1, b, rank_b == 1 ? 0 : rank_b - 2, where);
   if (rank_b == 1) {
     if (rank_a == 1) return dot(a, b);
     if (rank_a == 2) return mv(a, b);
@@ -285,15 +287,15 @@ Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, SourceLocation where) {
   CompositeScope scope(WEFT_OP("linear"), where);
-  WEFT_CHECK(x.dim() >= 1, "linear: x is ", describe(x), ", but needs at least one dimension");
-  check_rank("linear", "weight", weight, 2);
-  check_types("linear", "x", x, "weight", weight);
-  check_contracted("linear", x, x.dim() - 1, weight, 1, "x", "weight");
+  WEFT_CHECK_AT(where, x.dim() >= 1, "linear: x is ", describe(x), ", but needs at least one dimension");
+  check_rank("linear", "weight", weight, 2, where);
+  check_types("linear", "x", x, "weight", weight, where);
+  check_contracted("linear", x, x.dim() - 1, weight, 1, where, "x", "weight");
   if (bias.defined()) {
-    check_types("linear", "x", x, "bias", bias);
-    WEFT_CHECK(bias.dim() == 1 && (bias.size(0) == weight.size(0) || bias.size(0) == 1), "linear: bias is ",
-               bias.sizes(), ", but weight ", weight.sizes(), " gives ", weight.size(0),
-               " outputs: bias must be [", weight.size(0), "]");
+    check_types("linear", "x", x, "bias", bias, where);
+    WEFT_CHECK_AT(where, bias.dim() == 1 && (bias.size(0) == weight.size(0) || bias.size(0) == 1),
+                  "linear: bias is ", bias.sizes(), ", but weight ", weight.sizes(), " gives ",
+                  weight.size(0), " outputs: bias must be [", weight.size(0), "]");
   }
   const Tensor columns = weight.t();
   if (x.dim() == 1) {

@@ -27,8 +27,8 @@ constexpr double kEpsilon = std::is_same_v<S, double>     ? 0x1p-53
                                                           : 0;
 // Half a unit in the last place of what is stored.
 template <class S>
-constexpr double kRounding = std::is_same_v<S, BFloat16>  ? 0x1p-9
-                             : std::is_same_v<S, Float16> ? 0x1p-12
+constexpr double kRounding = std::is_same_v<S, BFloat16>  ? 0x1p-8
+                             : std::is_same_v<S, Float16> ? 0x1p-11
                                                           : 0;
 
 enum Layout { kRows, kColumns, kStrided };
