@@ -3,6 +3,8 @@
 #pragma once
 
 #include "autograd/anomaly.h"
+#include "autograd/function.h"
 #include "autograd/grad.h"
 #include "autograd/grad_mode.h"
+#include "autograd/gradcheck.h"
 #include "tensor/tensor.h"

@@ -8,6 +8,9 @@
 namespace weft::autograd {
 namespace {
 
+// What a gradient rule may know about an operand without keeping its data.
+OutputSpec spec_of(const Tensor& x) { return {x->layout.sizes, x->dtype, x->device, x->layout.strides}; }
+
 constexpr uint32_t kAll = ~0u;
 
 // Bit of operand i in a mask; operands beyond the 32nd are in no mask.
@@ -46,6 +49,7 @@ OpNode::OpNode(const Op& op, const Call& call, const Tensor* overwritten) : op_(
   const std::span<const Operand> operands = call.operands;
   uint32_t saved = 0;
   const bool decomposed = op.grad_state == GradState::Decomposition;
+  bool needs_extra = decomposed;
   edges.resize(operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].tensor == nullptr || !(*operands[i].tensor)->needs_grad()) continue;
@@ -54,6 +58,7 @@ OpNode::OpNode(const Op& op, const Call& call, const Tensor* overwritten) : op_(
     if (rule == nullptr && !decomposed && !(overwritten != nullptr && i == 0)) continue;
     edges[i] = gradient_edge(*operands[i].tensor);
     if (rule == nullptr) continue;
+    needs_extra = needs_extra || rule->derived == nullptr;
     saved |= rule->saved_inputs;
     saved_output_mask_ |= rule->saved_outputs;
   }
@@ -82,12 +87,12 @@ OpNode::OpNode(const Op& op, const Call& call, const Tensor* overwritten) : op_(
     }
     slot.saved = SavedTensor(std::move(copy), false);
   }
-  if (op.kind != Kind::Pointwise) {
+  if (needs_extra) {
     extra_ = std::make_unique<Extra>();
     extra_->attrs = call.attrs;
     extra_->specs.reserve(operands.size());
     for (const Operand& operand : operands) {
-      extra_->specs.push_back(operand.tensor != nullptr ? Meta(*operand.tensor).spec()
+      extra_->specs.push_back(operand.tensor != nullptr ? spec_of(*operand.tensor)
                                                         : OutputSpec{{}, DType::Float32, kCPU});
     }
   }
@@ -155,7 +160,6 @@ void OpNode::apply(Step& step) {
     }
   }
   SmallVector<Tensor, 3> inputs, outputs;  // unpacked for written gradients
-  SmallVector<OutputSpec, 3> specs;
   SmallVector<Scalar, 3> numbers;
   bool is_unpacked = false;
   for (size_t i = 0; i < edges.size(); ++i) {
@@ -176,26 +180,18 @@ void OpNode::apply(Step& step) {
       for (size_t k = 0; k < slots_.size(); ++k) {
         inputs[k] = unpack(k);
         numbers.push_back(slots_[k].number);
-        if (extra_ == nullptr) {
-          specs.push_back(edges[k] ? edges[k].node->results[edges[k].slot].spec()
-                                   : OutputSpec{{}, DType::Float32, kCPU});
-        }
       }
       outputs.resize(results.size());
       for (size_t k = 0; k < saved_outputs_.size(); ++k)
         if (saved_outputs_[k].defined())
           outputs[k] = saved_outputs_[k].unpack(*this, static_cast<uint32_t>(k));
     }
-    static const Attrs none = {};
-    const std::span<const OutputSpec> input_specs =
-        extra_ != nullptr ? std::span<const OutputSpec>(extra_->specs.data(), extra_->specs.size())
-                          : std::span<const OutputSpec>(specs.data(), specs.size());
     const GradCall grad{{step.grads.data(), step.grads.size()},
                         {inputs.data(), inputs.size()},
                         {numbers.data(), numbers.size()},
                         {outputs.data(), outputs.size()},
-                        input_specs,
-                        extra_ != nullptr ? extra_->attrs : none,
+                        {extra_->specs.data(), extra_->specs.size()},
+                        extra_->attrs,
                         where};
     step.results[i] = rule->body(grad, i);
   }
