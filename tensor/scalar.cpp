@@ -78,6 +78,7 @@ Scalar scalar_binary(ScalarOp op, const Scalar& a, const Scalar& b) {
   if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic())
     return environment().binary(op, a, b);
   if (op == ScalarOp::Div) return a.to_double() / b.to_double();
+  if (op == ScalarOp::Pow) return std::pow(a.to_double(), b.to_double());
   if (!a.is_floating() && !b.is_floating()) return wrap(op, a.to_int(), b.to_int());
   const double x = a.to_double(), y = b.to_double();
   return op == ScalarOp::Add ? x + y : op == ScalarOp::Sub ? x - y : x * y;

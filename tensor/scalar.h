@@ -13,7 +13,7 @@ namespace weft {
 
 class Scalar;
 
-enum class ScalarOp : uint8_t { Add, Sub, Mul, Div };
+enum class ScalarOp : uint8_t { Add, Sub, Mul, Div, Pow };
 
 // What a trace supplies for scalars that are known only when the compiled program runs.
 class ScalarEnvironment {
