@@ -57,10 +57,10 @@ void InputFile::read(uint64_t offset, void* buffer, size_t bytes) const {
   }
 }
 
-std::string InputFile::read_all() const {
-  std::string text(size_, '\0');
-  read(0, text.data(), text.size());
-  return text;
+std::unique_ptr<char[]> InputFile::read_all() const {
+  auto bytes = std::make_unique_for_overwrite<char[]>(size_);
+  read(0, bytes.get(), size_);
+  return bytes;
 }
 
 OutputFile::OutputFile(std::string who, std::string path)

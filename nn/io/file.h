@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "tensor/base/error.h"
@@ -27,7 +28,8 @@ class InputFile {
   uint64_t size() const { return size_; }
   // Fills the buffer from this offset. Error if the file ends before (it may have been cut since it was opened).
   void read(uint64_t offset, void* buffer, size_t bytes) const;
-  std::string read_all() const;
+  // All size() bytes.
+  std::unique_ptr<char[]> read_all() const;
 
  private:
   std::string who_, path_;
