@@ -264,6 +264,11 @@ void register_reduction_ops(OpTable& table) {
   entry(table, "count_nonzero(Tensor x, int[] dim=[]) -> Tensor", Kind::Reduction)
       .infer(infer_count)
       .cpu(run_count);
+  register_arg_ops(table);
+  register_variance_ops(table);
+  register_scan_ops(table);
+  register_softmax_ops(table);
+  register_normalization_ops(table);
 }
 
 // ---- The functions --------------------------------------------------------------------------------------------------
