@@ -168,10 +168,26 @@ Expr expr_call(Prim prim, std::initializer_list<Expr> args, bool is_comparison) 
 
 }  // namespace detail
 
+namespace {
+
+// What a condition compared: the dtype of a choice between two numbers, which say nothing themselves.
+DType compared_dtype(const ExprGraph& graph, Expr condition) {
+  while (true) {
+    const ExprGraph::Node& node = graph.node(condition);
+    if (node.dtype != DType::Bool) return node.dtype;
+    if (arity_of(node.prim) == 0) return graph.number_dtype();
+    condition.id = node.args[0];
+  }
+}
+
+}  // namespace
+
 Expr where(const Expr& condition, const Expr& a, const Expr& b) {
   WEFT_ASSERT(!condition.is_number() && condition.dtype() == DType::Bool, "where without a condition");
   ExprGraph& graph = *condition.graph;
-  const DType dtype = !a.is_number() ? a.dtype() : !b.is_number() ? b.dtype() : graph.number_dtype();
+  const DType dtype = !a.is_number()   ? a.dtype()
+                      : !b.is_number() ? b.dtype()
+                                       : compared_dtype(graph, condition);
   const Expr args[] = {condition, in_graph(graph, a, dtype), in_graph(graph, b, dtype)};
   WEFT_ASSERT(args[1].dtype() == args[2].dtype(), "where of ", args[1].dtype(), " and ", args[2].dtype());
   return graph.make(Prim::Where, dtype, args);

@@ -2,13 +2,15 @@
 // Part of tensor/expr/math.h; stands on math_trigonometric.h for two_sum() and two_product().
 #pragma once
 
+#include <limits>
+
 #include "tensor/expr/math_trigonometric.h"
 
 namespace weft::expr {
 
 // C's table of special cases around the value r of |x|^y.
-template <class V>
-inline V pow_specials(V x, V y, V r, decltype(as_int(V(0))) sign_bit) {
+template <class V, class I>
+inline V pow_specials(V x, V y, V r, I sign_bit) {
   auto whole = trunc(y) == y;
   auto odd = whole & (trunc(y * 0.5) != y * 0.5);
   V minus_r = as_float(as_int(r) | sign_bit);
@@ -57,7 +59,8 @@ V pow_f64(V x, V y) {
   p_low = where(end | (c != p), V(0), p_low);
   V n = round_even(c * kLog2E);
   V r = fma(n, -kLn2Low, fma(n, -kLn2High, c)) + p_low;
-  return pow_specials(x, y, scale_f64(1 + exp_remainder_f64(r), to_int(n)), as_int(V(-0.0)));
+  return pow_specials(x, y, scale_f64(1 + exp_remainder_f64(r), to_int(n)),
+                      std::numeric_limits<int64_t>::min());
 }
 
 // In double: log2 to 2^-43, exp2 to 2^-38, one rounding at the end.
@@ -81,7 +84,7 @@ V pow_f32(V x, V y) {
                    0.00133334784606316796, 0.00961812918357997056, 0.0555041090633810383,
                    0.240226506957374399, 0.693147180556830714);
   V value = to_f32(fma(r, t, 1) * power_of_two_f64(to_int(n)));
-  return pow_specials(x, y, value, as_int(V(-0.0f)));
+  return pow_specials(x, y, value, std::numeric_limits<int32_t>::min());
 }
 
 template <class V>

@@ -139,7 +139,12 @@ Spelling spelling(Prim prim) {
 }
 
 // The body of a math function on expressions of its dtype. Quotients of floats are such functions too.
-Expr math_body(Prim prim, bool is_f32, const Expr& a, const Expr& b) {
+Expr math_body(Prim prim, DType dtype, const Expr& a, const Expr& b) {
+  const bool is_f32 = dtype == DType::Float32;
+  if (!is_floating(dtype)) {
+    WEFT_ASSERT(prim == Prim::Pow, name_of(prim), " has no body for integers");
+    return expr::pow_integer(a, b, dtype == DType::Int32 ? 32 : 64);
+  }
   switch (prim) {
 #define WEFT_PRIM(name, function, arity) \
   case Prim::name:                       \
@@ -192,13 +197,12 @@ void CppPrinter::use_table(const LookupTable& table) {
 }
 
 std::string CppPrinter::math_function(Prim prim, DType dtype) {
-  const bool is_f32 = dtype == DType::Float32;
-  const std::string name = std::string("w_") + name_of(prim) + (is_f32 ? "_f32" : "_f64");
+  const std::string name = std::string("w_") + name_of(prim) + "_" + short_name_of(dtype);
   if (!defined_.insert(name).second) return name;
   ExprGraph graph;
   graph.set_number_dtype(dtype);
   const Expr a = graph.input(0, dtype), b = graph.input(1, dtype);
-  const Expr result = math_body(prim, is_f32, a, b);
+  const Expr result = math_body(prim, dtype, a, b);
   // Its own calls come first into the definitions: print before appending.
   const std::string text =
       function(name, graph, result, std::vector<DType>(static_cast<size_t>(arity_of(prim)), dtype));
