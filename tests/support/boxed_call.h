@@ -9,29 +9,42 @@
 
 namespace weft::tests {
 
-// An argument before it is bound to a parameter.
-struct Arg {
+// An argument before it is bound to a parameter: None, a number, a text, a tensor or a list.
+class Arg {
+ public:
+  enum class Kind : uint8_t { None, Bool, Int, Float, Text, Tensor, List };
   using List = std::vector<Arg>;
-  using Value = std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, List>;
 
   Arg() = default;
-  Arg(Value v) : value(std::move(v)) {}          // NOLINT
-  Arg(bool v) : value(v) {}                      // NOLINT
-  Arg(int v) : value(int64_t{v}) {}              // NOLINT
-  Arg(int64_t v) : value(v) {}                   // NOLINT
-  Arg(double v) : value(v) {}                    // NOLINT
-  Arg(const char* v) : value(std::string(v)) {}  // NOLINT
-  Arg(std::string v) : value(std::move(v)) {}    // NOLINT
-  Arg(Tensor v) : value(std::move(v)) {}         // NOLINT
-  Arg(List v) : value(std::move(v)) {}           // NOLINT
+  Arg(bool v) : kind_(Kind::Bool), bool_(v) {}                    // NOLINT
+  Arg(int v) : kind_(Kind::Int), int_(v) {}                       // NOLINT
+  Arg(int64_t v) : kind_(Kind::Int), int_(v) {}                   // NOLINT
+  Arg(double v) : kind_(Kind::Float), float_(v) {}                // NOLINT
+  Arg(const char* v) : kind_(Kind::Text), text_(v) {}             // NOLINT
+  Arg(std::string v) : kind_(Kind::Text), text_(std::move(v)) {}  // NOLINT
+  Arg(Tensor v) : kind_(Kind::Tensor), tensor_(std::move(v)) {}   // NOLINT
+  Arg(List v) : kind_(Kind::List), list_(std::move(v)) {}         // NOLINT
 
-  bool is_none() const { return std::holds_alternative<std::monostate>(value); }
+  bool is_none() const { return kind_ == Kind::None; }
+  // Null if the argument is of another kind.
   template <class T>
   const T* get() const {
-    return std::get_if<T>(&value);
+    if constexpr (std::is_same_v<T, bool>) return kind_ == Kind::Bool ? &bool_ : nullptr;
+    else if constexpr (std::is_same_v<T, int64_t>) return kind_ == Kind::Int ? &int_ : nullptr;
+    else if constexpr (std::is_same_v<T, double>) return kind_ == Kind::Float ? &float_ : nullptr;
+    else if constexpr (std::is_same_v<T, std::string>) return kind_ == Kind::Text ? &text_ : nullptr;
+    else if constexpr (std::is_same_v<T, Tensor>) return kind_ == Kind::Tensor ? &tensor_ : nullptr;
+    else return kind_ == Kind::List ? &list_ : nullptr;
   }
 
-  Value value;
+ private:
+  Kind kind_ = Kind::None;
+  bool bool_ = false;
+  int64_t int_ = 0;
+  double float_ = 0;
+  std::string text_;
+  Tensor tensor_;
+  List list_;
 };
 using Args = std::vector<Arg>;
 using Kwargs = std::vector<std::pair<std::string, Arg>>;
