@@ -103,8 +103,9 @@ class Module : public std::enable_shared_from_this<Module> {
   // Adds "in fc1: Linear(…)" to an error that passes through this module's forward.
   void add_context(Error& error) const;
 
+  // This module as a LinearImpl, asked for by as<nn::Linear>() or as<nn::LinearImpl>(); null if it is something else.
   template <class M>
-  M* as() {
+  auto* as() {
     if constexpr (requires { typename M::Impl; }) return dynamic_cast<typename M::Impl*>(this);
     else return dynamic_cast<M*>(this);
   }
