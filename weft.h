@@ -16,6 +16,8 @@
 #include "nn/loss.h"
 #include "nn/norm.h"
 #include "nn/optim/adam.h"
+#include "nn/optim/rmsprop.h"
+#include "nn/optim/scheduler.h"
 #include "nn/optim/sgd.h"
 #include "tensor/state_epoch.h"
 #include "tensor/tensor.h"

@@ -35,6 +35,8 @@ class AdamOptionsOf : public OptimizerCloneableOptions<Derived> {
   Derived& maximize(bool value) { return set(maximize_, value); }
   bool maximize() const { return maximize_; }
 
+  std::optional<double> get_momentum() const override { return beta1_.value(); }
+  void set_momentum(double value) override { beta1_ = value; }
   Scalar read_lr() const { return lr_.read(); }
   Scalar read_beta1() const { return beta1_.read(); }
   Scalar read_beta2() const { return beta2_.read(); }

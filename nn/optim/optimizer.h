@@ -17,6 +17,9 @@ class OptimizerOptions {
   virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
   virtual double get_lr() const = 0;
   virtual void set_lr(double lr) = 0;
+  // The momentum, or Adam's beta1: what a one-cycle schedule moves against the rate. Nothing where there is none.
+  virtual std::optional<double> get_momentum() const { return {}; }
+  virtual void set_momentum(double) {}
   // The rates and the facts, for state dictionaries and tools.
   virtual void visit_state(StateVisitor& visitor, const std::string& prefix) = 0;
 };

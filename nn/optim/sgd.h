@@ -15,6 +15,8 @@ class SGDOptions : public OptimizerCloneableOptions<SGDOptions> {
   WEFT_OPTION(double, weight_decay, 0)
   WEFT_OPTION(bool, nesterov, false)
   WEFT_OPTION(bool, maximize, false)
+  std::optional<double> get_momentum() const override { return momentum(); }
+  void set_momentum(double value) override { momentum(value); }
   void visit_state(StateVisitor& visitor, const std::string& prefix) override;
 };
 
