@@ -5,6 +5,7 @@
 #include "autograd/grad.h"
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
+#include "tensor/state_epoch.h"
 
 namespace weft {
 
@@ -13,6 +14,7 @@ using namespace autograd;
 Tensor& Tensor::requires_grad_(bool value) {
   TensorImpl& x = checked();
   if (value == x.needs_grad()) return *this;
+  bump_state_epoch();
   if (!value) {
     WEFT_CHECK(autograd::is_leaf(*this), "requires_grad_(false): ", weft::describe(*this),
                " was made by a recorded op; use detach() for a tensor without history");

@@ -57,10 +57,14 @@ void convert(const Tensor& x, std::optional<Device> device, std::optional<DType>
   options = options.device(device.value_or(x.device()));
   if (options.dtype() == x.dtype() && options.device() == x.device()) return;
   const NoGradGuard no_grad;
-  set_data(x, x.detach().to(options.device(), non_blocking).to(options.dtype(), non_blocking));
-  const Tensor gradient = x.grad();
-  if (!gradient.defined()) return;
   Tensor handle = x;
+  const Tensor gradient = x.grad();
+  const bool requires_grad = x.requires_grad();
+  // The tape knows a leaf's dtype and device: it is told of the new ones by turning requires_grad off and on.
+  if (requires_grad) handle.requires_grad_(false);
+  set_data(x, x.detach().to(options.device(), non_blocking).to(options.dtype(), non_blocking));
+  if (requires_grad) handle.requires_grad_();
+  if (!gradient.defined()) return;
   handle.set_grad(gradient.to(options.device(), non_blocking).to(options.dtype(), non_blocking));
 }
 

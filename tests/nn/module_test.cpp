@@ -101,6 +101,9 @@ TEST(Module, ReplacedParameterAndChangedOptionMoveTheEpoch) {
   layer->weight = layer->register_parameter("weight", zeros({2, 2}));
   EXPECT_GT(state_epoch(), before);
   before = state_epoch();
+  layer->bias.requires_grad_(false);
+  EXPECT_GT(state_epoch(), before);
+  before = state_epoch();
   nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1).reduction(kSum);
   EXPECT_EQ(state_epoch(), before) << "options of one call are no state";
 }
