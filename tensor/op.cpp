@@ -133,12 +133,20 @@ int Schema::num_attrs() const {
 }
 
 int Schema::operand_index(size_t param) const {
+  const auto is_list = [](const Param& p) {
+    return p.type == ParamType::TensorList || p.type == ParamType::OptionalTensorList;
+  };
+  const size_t end = is_list(params[param]) ? params.size() : param;
   int index = 0;
-  for (size_t i = 0; i < param; ++i) index += params[i].is_operand();
+  for (size_t i = 0; i < end; ++i) index += params[i].is_operand() && !is_list(params[i]);
   return index;
 }
 
-int Schema::attr_index(size_t param) const { return static_cast<int>(param) - operand_index(param); }
+int Schema::attr_index(size_t param) const {
+  int index = 0;
+  for (size_t i = 0; i < param; ++i) index += !params[i].is_operand();
+  return index;
+}
 
 std::ostream& operator<<(std::ostream& out, const Schema& schema) {
   out << schema.name << '(';

@@ -131,7 +131,8 @@ struct Schema {
   bool returns_list = false;
 
   int num_attrs() const;
-  // The position of a parameter among the operands or among the attributes.
+  // The position of a parameter among the operands or among the attributes. The tensors of a list come last among the
+  // operands, wherever the list stands, so that every other operand has one fixed slot.
   int operand_index(size_t param) const;
   int attr_index(size_t param) const;
 };
@@ -207,6 +208,8 @@ struct Samples {
 // ---- The op ---------------------------------------------------------------------------------------------------------
 
 struct PointwiseRule;  // tensor/ops/pointwise_rule.h
+template <class S>
+struct MoveRule;  // tensor/index_rules.h
 
 class Op {
  public:
@@ -221,6 +224,8 @@ class Op {
   // View: the layout of the result; and its dtype where it differs.
   Layout<Sym> (*view)(const Layout<Sym>&, const Attrs&, DType from) = nullptr;
   DType (*view_dtype)(const Attrs&, DType from) = nullptr;
+  // Index ops that only rearrange: which element of operand 0 stands at each place of the result.
+  MoveRule<Sym> (*move)(const Call&) = nullptr;
   // Fills outputs that were made from infer's answer.
   void (*cpu)(const Call&, std::span<Tensor> outputs) = nullptr;
   // Makes its outputs itself: pointwise ops (fast path), ops whose sizes depend on data.

@@ -24,6 +24,11 @@ template <int K>
 struct In : Tensor {};
 template <int K = 0>
 struct Out : Tensor {};
+// Operand K and all after it: the tensors of a list, saved for backward; undefined where an entry is absent.
+template <int K>
+struct InList {
+  std::vector<Tensor> tensors;
+};
 // Operand K's sizes and dtype: nothing is saved.
 template <int K>
 struct InSpec {
@@ -52,6 +57,11 @@ template <int K>
 struct GradArg<In<K>> {
   static constexpr uint32_t inputs = 1u << K, outputs = 0;
   static In<K> get(const GradCall& g, size_t) { return {g.inputs[K]}; }
+};
+template <int K>
+struct GradArg<InList<K>> {
+  static constexpr uint32_t inputs = ~0u << K, outputs = 0;
+  static InList<K> get(const GradCall& g, size_t) { return {{g.inputs.begin() + K, g.inputs.end()}}; }
 };
 template <int K>
 struct GradArg<Out<K>> {
