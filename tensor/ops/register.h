@@ -9,7 +9,9 @@ namespace weft {
 void register_pointwise_ops(OpTable& table);
 void register_reduction_ops(OpTable& table);
 void register_view_ops(OpTable& table);
-void register_index_ops(OpTable& table);
+void register_index_ops(OpTable& table);  // calls the two that follow
+void register_rearrange_ops(OpTable& table);
+void register_scatter_ops(OpTable& table);
 void register_create_ops(OpTable& table);
 void register_extern_ops(OpTable& table);
 void register_matmul_ops(OpTable& table);
