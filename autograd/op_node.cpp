@@ -8,9 +8,6 @@
 namespace weft::autograd {
 namespace {
 
-// What a gradient rule may know about an operand without keeping its data.
-OutputSpec spec_of(const Tensor& x) { return {x->layout.sizes, x->dtype, x->device, x->layout.strides}; }
-
 constexpr uint32_t kAll = ~0u;
 
 // Bit of operand i in a mask; operands beyond the 32nd are in no mask.

@@ -47,7 +47,7 @@ class TensorOptions {
     return o;
   }
   TensorOptions device(DeviceType value, int index = 0) const { return device(Device(value, index)); }
-  TensorOptions requires_grad(bool value = true) const {
+  TensorOptions requires_grad(bool value) const {
     auto o = *this;
     o.requires_grad_ = value;
     return o;

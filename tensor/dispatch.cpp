@@ -179,6 +179,10 @@ Tensor make_view(const Tensor& base, Layout<Sym> layout) {
   return make_view(base, std::move(layout), base->dtype);
 }
 
+OutputSpec spec_of(const Tensor& x) {
+  return {x->layout.sizes, x->dtype, x->device, x->layout.strides, x->layout.offset};
+}
+
 void copy_data(const Tensor& from, const Tensor& to) {
   const size_t rank = static_cast<size_t>(to.dim());
   WEFT_ASSERT(from.sizes() == to.sizes(), "copy between different sizes");

@@ -112,6 +112,9 @@ inline const int64_t* int_strides(const Tensor& x) {
 }
 inline int64_t int_numel(const Tensor& x) { return x->numel.concrete(); }
 
+// What a gradient rule may know about an operand without keeping its data.
+OutputSpec spec_of(const Tensor& x);
+
 // Copies the values of one real tensor into another of equal sizes, converting the dtype; no tape, no version.
 void copy_data(const Tensor& from, const Tensor& to);
 

@@ -204,13 +204,13 @@ Tensor broadcast_to(const Tensor& x, const SymList& sizes, WEFT_HERE);
 Tensor squeeze(const Tensor& x, WEFT_HERE);
 Tensor squeeze(const Tensor& x, const DimList& dims, WEFT_HERE);
 Tensor unsqueeze(const Tensor& x, int64_t dim, WEFT_HERE);
-Tensor slice(const Tensor& x, int64_t dim, std::optional<Sym> start = {}, std::optional<Sym> end = {},
+Tensor slice(const Tensor& x, int64_t dim, std::optional<SymArg> start = {}, std::optional<SymArg> end = {},
              SymArg step = 1, WEFT_HERE);
 Tensor narrow(const Tensor& x, int64_t dim, SymArg start, SymArg length, WEFT_HERE);
 Tensor select(const Tensor& x, int64_t dim, SymArg index, WEFT_HERE);
 Tensor diagonal(const Tensor& x, int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1, WEFT_HERE);
 Tensor as_strided(const Tensor& x, const SymList& sizes, const SymList& strides,
-                  std::optional<Sym> offset = {}, WEFT_HERE);
+                  std::optional<SymArg> offset = {}, WEFT_HERE);
 Tensor unfold(const Tensor& x, int64_t dim, SymArg size, SymArg step, WEFT_HERE);
 // The same data under another handle, with a history of its own.
 Tensor alias(const Tensor& x, WEFT_HERE);

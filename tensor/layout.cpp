@@ -6,6 +6,59 @@
 
 namespace weft {
 
+namespace {
+
+// True if the elements fill a block of memory, each place once, in some order of the dimensions.
+bool is_dense(const Layout<Sym>& layout) {
+  SmallVector<size_t, kInlineRank> order;
+  for (size_t d = 0; d < layout.sizes.size(); ++d) {
+    if (layout.sizes[d] == 0) return true;
+    if (layout.sizes[d] != 1) order.push_back(d);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return layout.strides[a] < layout.strides[b]; });
+  Sym expected = Sym::from_int(1);
+  for (size_t d : order) {
+    if (layout.strides[d] != expected) return false;
+    expected = expected * layout.sizes[d];
+  }
+  return true;
+}
+
+}  // namespace
+
+Sizes dense_strides(const Layout<Sym>& layout) {
+  if (is_contiguous(layout) || is_dense(layout)) return layout.strides;
+  const size_t rank = layout.sizes.size();
+  // Positive: dimension a lies outside b; negative: inside; 0: undecided, as for a stride of 0.
+  const auto compare = [&](size_t a, size_t b) {
+    const Sym stride_a = layout.strides[a], stride_b = layout.strides[b];
+    if (stride_a == 0 || stride_b == 0) return 0;
+    if (stride_a < stride_b) return -1;
+    if (stride_a > stride_b || layout.sizes[a] > layout.sizes[b]) return 1;
+    return 0;
+  };
+  SmallVector<size_t, kInlineRank> order;  // innermost first
+  for (size_t d = rank; d-- > 0;) order.push_back(d);
+  for (size_t i = 1; i < rank; ++i) {
+    size_t at = i;
+    for (size_t j = i; j-- > 0;) {
+      const int outcome = compare(order[j], order[at]);
+      if (outcome < 0) break;
+      if (outcome == 0) continue;
+      std::swap(order[j], order[at]);
+      at = j;
+    }
+  }
+  Sizes strides(rank, Sym::from_int(1));
+  Sym step = Sym::from_int(1);
+  for (size_t d : order) {
+    strides[d] = step;
+    if (!statically_known(SymCompare::Eq, layout.sizes[d], Sym::from_int(0))) step = step * layout.sizes[d];
+  }
+  return strides;
+}
+
 bool may_self_overlap(const Layout<Sym>& layout) {
   struct Axis {
     int64_t size, stride;

@@ -62,6 +62,10 @@ bool is_contiguous(const Layout<S>& layout) {
   return true;
 }
 
+// PyTorch's preserve_format: the strides of a new tensor that keeps the order of the dimensions in memory, without gaps;
+// those of the layout itself if it has neither gaps nor overlaps.
+Sizes dense_strides(const Layout<Sym>& layout);
+
 // True if two different indices may reach the same element (a stride of 0, or strides that interleave).
 bool may_self_overlap(const Layout<Sym>& layout);
 

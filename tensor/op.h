@@ -160,6 +160,7 @@ struct OutputSpec {
   DType dtype;
   Device device = kCPU;
   std::optional<Sizes> strides = {};  // row-major without
+  Sym offset = {};                    // of an operand: where its first element lies in its storage
 };
 using OutputSpecs = SmallVector<OutputSpec, 2>;
 
@@ -178,7 +179,7 @@ struct GradCall {
   std::span<const Tensor> inputs;           // by operand; only the saved ones are defined
   std::span<const Scalar> numbers;          // by operand; for slots that hold numbers
   std::span<const Tensor> outputs;          // only the saved ones are defined
-  std::span<const OutputSpec> input_specs;  // by operand: sizes and dtype of what went in
+  std::span<const OutputSpec> input_specs;  // by operand: spec_of what went in
   const Attrs& attrs;
   SourceLocation where;
 };
@@ -231,6 +232,7 @@ class Op {
   // Makes its outputs itself: pointwise ops (fast path), ops whose sizes depend on data.
   void (*cpu_whole)(const Call&, std::span<Tensor> outputs) = nullptr;
   // Mutation: the op that computes the new value, and a kernel that writes it directly, if there is one.
+  // A view's scatter: the view.
   const Op* base = nullptr;
   void (*cpu_in_place)(const Call&, const Tensor& self) = nullptr;
   // Composite: calls the public function. Others: what it is made of, itself differentiable; null for primitives.

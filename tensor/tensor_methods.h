@@ -140,7 +140,7 @@ Tensor broadcast_to(const SymList& sizes, WEFT_HERE) const { return weft::broadc
 Tensor squeeze(WEFT_HERE) const { return weft::squeeze(*this, where); }
 Tensor squeeze(const DimList& dims, WEFT_HERE) const { return weft::squeeze(*this, dims, where); }
 Tensor unsqueeze(int64_t dim, WEFT_HERE) const { return weft::unsqueeze(*this, dim, where); }
-Tensor slice(int64_t dim, std::optional<Sym> start = {}, std::optional<Sym> end = {}, SymArg step = 1,
+Tensor slice(int64_t dim, std::optional<SymArg> start = {}, std::optional<SymArg> end = {}, SymArg step = 1,
              WEFT_HERE) const {
   return weft::slice(*this, dim, start, end, step, where);
 }
@@ -151,7 +151,7 @@ Tensor select(int64_t dim, SymArg index, WEFT_HERE) const { return weft::select(
 Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1, WEFT_HERE) const {
   return weft::diagonal(*this, offset, dim1, dim2, where);
 }
-Tensor as_strided(const SymList& sizes, const SymList& strides, std::optional<Sym> offset = {},
+Tensor as_strided(const SymList& sizes, const SymList& strides, std::optional<SymArg> offset = {},
                   WEFT_HERE) const {
   return weft::as_strided(*this, sizes, strides, offset, where);
 }
@@ -220,13 +220,14 @@ Tensor addmm(const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Sca
 
 // ---- In place: write into this tensor's data and return it. The result must fit: same sizes, no lossy category
 // (a floating result into an integer tensor is an Error). Error on an expanded view or a leaf that requires grad.
-#define WEFT_FOR_EACH_UNARY_IN_PLACE(F)                                                                  \
-  F(abs)                                                                                                 \
-  F(acos)                                                                                                \
-  F(asin)                                                                                                \
-  F(atan) F(ceil) F(cos) F(cosh) F(erf) F(erfc) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(log) F(log10) \
-      F(log1p) F(log2) F(neg) F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) F(sign) F(silu) F(sin)  \
-          F(sinh) F(sqrt) F(square) F(tan) F(tanh) F(trunc) F(bitwise_not) F(logical_not)
+#define WEFT_FOR_EACH_UNARY_IN_PLACE(F)                                                                   \
+  F(abs)                                                                                                  \
+  F(acos)                                                                                                 \
+  F(asin)                                                                                                 \
+  F(atan)                                                                                                 \
+  F(ceil) F(cos) F(cosh) F(erf) F(erfc) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(log) F(log10) F(log1p) \
+      F(log2) F(neg) F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) F(sign) F(silu) F(sin) F(sinh)    \
+          F(sqrt) F(square) F(tan) F(tanh) F(trunc) F(bitwise_not) F(logical_not)
 #define WEFT_UNARY_METHOD(name) Tensor& name##_(WEFT_HERE);
 WEFT_FOR_EACH_UNARY_IN_PLACE(WEFT_UNARY_METHOD)
 #undef WEFT_UNARY_METHOD

@@ -1,9 +1,366 @@
-// The create ops of the table.
+// The create ops of the table but the random ones: entries and functions.
 // Place: register.cpp calls register_create_ops.
+#include <cmath>
+
+#include "tensor/cpu/convert.h"
+#include "tensor/cpu/fill.h"
+#include "tensor/cpu/parallel.h"
+#include "tensor/ops/check.h"
+#include "tensor/ops/entry.h"
+#include "tensor/ops/fill.h"
 #include "tensor/ops/register.h"
 
 namespace weft {
+namespace {
 
-void register_create_ops(OpTable&) {}
+// ---- What the entries share -----------------------------------------------------------------------------------------
+
+DType dtype_or(const Attr& attr, DType otherwise) { return attr.is_none() ? otherwise : attr.as_dtype(); }
+Device device_of(const Attr& attr) { return attr.is_none() ? Device(kCPU) : attr.as_device(); }
+
+OutputSpecs one(OutputSpec spec) {
+  OutputSpecs specs;
+  specs.push_back(std::move(spec));
+  return specs;
+}
+
+void check_sizes(const Sizes& sizes, const char* op) {
+  for (Sym size : sizes)
+    WEFT_CHECK(size >= 0, op, ": sizes ", SizesView(sizes), " hold the negative size ", size);
+}
+
+// Attributes: size, dtype, device, stride.
+OutputSpecs infer_filled(const Call& call, DType otherwise) {
+  OutputSpec spec{call.attr(0).as_sizes(), dtype_or(call.attr(1), otherwise), device_of(call.attr(2))};
+  check_sizes(spec.sizes, call.name());
+  if (!call.attr(3).is_none()) {
+    spec.strides = call.attr(3).as_sizes();
+    WEFT_CHECK(spec.strides->size() == spec.sizes.size(), call.name(), ": ", spec.sizes.size(), " sizes and ",
+               spec.strides->size(), " strides are given; each dimension needs both");
+  }
+  return one(std::move(spec));
+}
+
+Tensor finish(Tensor result, const TensorOptions& options) {
+  if (options.requires_grad()) result.requires_grad_(true);
+  return result;
+}
+
+// ---- Sequences --------------------------------------------------------------------------------------------------------
+
+bool all_integers(std::span<const Operand> numbers) {
+  for (const Operand& number : numbers)
+    if (number.scalar.is_floating()) return false;
+  return true;
+}
+
+Sym arange_count(const Call& call, DType dtype) {
+  const Scalar &start = call.operands[0].scalar, &end = call.operands[1].scalar,
+               &step = call.operands[2].scalar;
+  const auto fail = [&](const auto&... why) {
+    detail::throw_error(detail::concat("arange: from ", start, " to ", end, " in steps of ", step, why...));
+  };
+  if (dtype == DType::Int64 && (start.is_symbolic() || end.is_symbolic() || step.is_symbolic())) {
+    const auto sym = [](const Scalar& s) { return s.is_symbolic() ? s.sym() : Sym::from_int(s.to_int()); };
+    const Sym from = sym(start), to = sym(end), by = sym(step);
+    if (by == 0) fail(": the step must not be 0");
+    if (by > 0 ? to < from : to > from) fail(": the step leads away from the end");
+    return (to - from + by - (by > 0 ? 1 : -1)) / by;
+  }
+  const double from = start.to_double(), to = end.to_double(), by = step.to_double();
+  if (by == 0) fail(": the step must not be 0");
+  if (!std::isfinite(from) || !std::isfinite(to) || std::isnan(by)) fail(": the bounds must be finite");
+  if (by > 0 ? to < from : to > from) fail(": the step leads away from the end");
+  if (dtype == DType::Int64) {
+    const __int128 first = start.to_int(), last = end.to_int(), stride = step.to_int();
+    if (stride == 0) fail(": the step must not be 0 as an integer");
+    return Sym::from_int(static_cast<int64_t>((last - first + stride - (stride > 0 ? 1 : -1)) / stride));
+  }
+  const double count = std::ceil((to - from) / by);
+  if (!(count < 9e18)) fail(" has more elements than a tensor can hold");
+  return Sym::from_int(static_cast<int64_t>(count));
+}
+
+OutputSpecs infer_arange(const Call& call) {
+  const DType dtype = dtype_or(call.attr(0), all_integers(call.operands) ? DType::Int64 : default_dtype());
+  return one({{arange_count(call, dtype)}, dtype, device_of(call.attr(1))});
+}
+
+// Writes n values f(i), computed as T, into a dense tensor of any dtype.
+template <class T, class F>
+void generate(const Tensor& out, const F& f) {
+  constexpr int64_t kPiece = 256;
+  const cpu::ConvertKernel convert = cpu::convert_kernel(dtype_of<T>, out->dtype);
+  char* const bytes = bytes_of(out);
+  const int64_t size = static_cast<int64_t>(size_of(out->dtype));
+  parallel_for(int_numel(out), 16384, [&](int64_t begin, int64_t end) {
+    T piece[kPiece];
+    for (int64_t i = begin; i < end; i += kPiece) {
+      const int64_t count = std::min(kPiece, end - i);
+      for (int64_t k = 0; k < count; ++k) piece[k] = f(i + k);
+      convert(piece, 1, bytes + i * size, 1, count);
+    }
+  });
+}
+
+void run_arange(const Call& call, std::span<Tensor> outputs) {
+  const Tensor& out = outputs[0];
+  if (is_floating(out->dtype)) {
+    const double start = call.operands[0].scalar.to_double(), step = call.operands[2].scalar.to_double();
+    generate<double>(out, [=](int64_t i) { return start + step * static_cast<double>(i); });
+  } else {
+    const uint64_t start = static_cast<uint64_t>(call.operands[0].scalar.to_int()),
+                   step = static_cast<uint64_t>(call.operands[2].scalar.to_int());
+    generate<int64_t>(
+        out, [=](int64_t i) { return static_cast<int64_t>(start + step * static_cast<uint64_t>(i)); });
+  }
+}
+
+OutputSpecs infer_linspace(const Call& call) {
+  const Sym steps = call.attr(0).as_int();
+  WEFT_CHECK(steps >= 0, "linspace: ", steps, " steps are wanted; it takes 0 or more");
+  return one({{steps}, dtype_or(call.attr(1), default_dtype()), device_of(call.attr(2))});
+}
+
+void run_linspace(const Call& call, std::span<Tensor> outputs) {
+  const double start = call.operands[0].scalar.to_double(), end = call.operands[1].scalar.to_double();
+  const int64_t n = int_numel(outputs[0]);
+  const double step = n > 1 ? (end - start) / static_cast<double>(n - 1) : 0;
+  // Counted from the nearer end, so that the last value is exact.
+  generate<double>(outputs[0], [=](int64_t i) {
+    return i < n / 2 || n == 1 ? start + step * static_cast<double>(i)
+                               : end - step * static_cast<double>(n - 1 - i);
+  });
+}
+
+OutputSpecs infer_eye(const Call& call) {
+  const Sym n = call.attr(0).as_int(), m = call.attr(1).is_none() ? n : call.attr(1).as_int();
+  WEFT_CHECK(n >= 0 && m >= 0, "eye: sizes ", n, " and ", m, "; neither may be negative");
+  return one({{n, m}, dtype_or(call.attr(2), default_dtype()), device_of(call.attr(3))});
+}
+
+void run_eye(const Call& call, std::span<Tensor> outputs) {
+  const Tensor& out = outputs[0];
+  const size_t size = size_of(out->dtype);
+  cpu::fill_zero(bytes_of(out), static_cast<size_t>(int_numel(out)) * size);
+  const int64_t rows = int_sizes(out)[0], columns = int_sizes(out)[1];
+  const Element unit(1, out->dtype, call.name());
+  for (int64_t i = 0; i < std::min(rows, columns); ++i)
+    std::memcpy(bytes_of(out) + (i * columns + i) * static_cast<int64_t>(size), unit.bytes, size);
+}
+
+// ---- By name ----------------------------------------------------------------------------------------------------------
+
+TensorOptions options_of(OptionalDType dtype, std::optional<Device> device) {
+  TensorOptions options;
+  if (dtype) options = options.dtype(*dtype);
+  if (device) options = options.device(*device);
+  return options;
+}
+
+#define WEFT_LIKE_BY_NAME(function)                                                             \
+  Tensor function##_by_name(const Tensor& x, OptionalDType dtype, std::optional<Device> device, \
+                            SourceLocation where) {                                             \
+    return function(x, options_of(dtype, device), where);                                       \
+  }
+WEFT_LIKE_BY_NAME(empty_like)
+WEFT_LIKE_BY_NAME(zeros_like)
+WEFT_LIKE_BY_NAME(ones_like)
+#undef WEFT_LIKE_BY_NAME
+Tensor full_like_by_name(const Tensor& x, const Operand& value, OptionalDType dtype,
+                         std::optional<Device> device, SourceLocation where) {
+  return full_like(x, value.scalar, options_of(dtype, device), where);
+}
+Tensor zeros_by_name(const SymList& sizes, OptionalDType dtype, std::optional<Device> device,
+                     SourceLocation where) {
+  return zeros(sizes, options_of(dtype, device), where);
+}
+Tensor ones_by_name(const SymList& sizes, OptionalDType dtype, std::optional<Device> device,
+                    SourceLocation where) {
+  return ones(sizes, options_of(dtype, device), where);
+}
+Tensor scalar_tensor_by_name(const Operand& value, OptionalDType dtype, std::optional<Device> device,
+                             SourceLocation where) {
+  return scalar_tensor(value.scalar, options_of(dtype, device), where);
+}
+
+}  // namespace
+
+void register_create_ops(OpTable& table) {
+  entry(
+      table,
+      "empty(SymInt[] size, *, ScalarType? dtype=None, Device? device=None, SymInt[]? stride=None) -> Tensor",
+      Kind::Create)
+      .infer([](const Call& call) { return infer_filled(call, default_dtype()); })
+      .cpu([](const Call&, std::span<Tensor>) {});
+  entry(table,
+        "full(SymInt[] size, Number fill_value, *, ScalarType? dtype=None, Device? device=None, "
+        "SymInt[]? stride=None) -> Tensor",
+        Kind::Create)
+      .infer([](const Call& call) { return infer_filled(call, call.operands[0].scalar.dtype()); })
+      .cpu([](const Call& call, std::span<Tensor> outputs) {
+        fill_data(outputs[0], Element(call.operands[0].scalar, outputs[0]->dtype, call.name()));
+      });
+  // [start, end) in steps.
+  entry(table,
+        "arange(Number start, Number end, Number step=1, *, ScalarType? dtype=None, Device? device=None) -> "
+        "Tensor",
+        Kind::Create)
+      .infer(infer_arange)
+      .cpu(run_arange);
+  entry(table,
+        "linspace(Number start, Number end, SymInt steps, *, ScalarType? dtype=None, Device? device=None) -> "
+        "Tensor",
+        Kind::Create)
+      .infer(infer_linspace)
+      .cpu(run_linspace);
+  entry(table, "eye(SymInt n, SymInt? m=None, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+        Kind::Create)
+      .infer(infer_eye)
+      .cpu(run_eye);
+  composite(table, "zeros(SymInt[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+            &zeros_by_name);
+  composite(table, "ones(SymInt[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+            &ones_by_name);
+  composite(table, "scalar_tensor(Number value, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+            &scalar_tensor_by_name);
+  composite(table, "empty_like(Tensor x, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+            &empty_like_by_name);
+  composite(table, "zeros_like(Tensor x, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+            &zeros_like_by_name);
+  composite(table, "ones_like(Tensor x, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+            &ones_like_by_name);
+  composite(
+      table,
+      "full_like(Tensor x, Number fill_value, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
+      &full_like_by_name);
+}
+
+// ---- The functions --------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor filled(const SymList& sizes, const Scalar& value, DType dtype, const TensorOptions& options,
+              SourceLocation where) {
+  return finish(call(WEFT_OP("full"), {value}, {sizes, dtype, options.device(), Attr()}, where), options);
+}
+
+struct Like {
+  Like(const Tensor& x, const TensorOptions& options)
+      : sizes(x.sizes()),
+        dtype(options.has_dtype() ? options.dtype() : x.dtype()),
+        device(options.has_device() ? options.device() : x.device()) {
+    if (!x.is_contiguous()) strides = SymList(dense_strides(x->layout));
+  }
+  SymList sizes;
+  DType dtype;
+  Device device;
+  Attr strides;
+};
+
+Tensor filled_like(const Tensor& x, const Scalar& value, const TensorOptions& options, SourceLocation where) {
+  const Like like(x, options);
+  return finish(call(WEFT_OP("full"), {value}, {like.sizes, like.dtype, like.device, like.strides}, where),
+                options);
+}
+
+}  // namespace
+
+Tensor empty(const SymList& sizes, const TensorOptions& options, SourceLocation where) {
+  return finish(call(WEFT_OP("empty"), {}, {sizes, options.dtype(), options.device(), Attr()}, where),
+                options);
+}
+Tensor zeros(const SymList& sizes, const TensorOptions& options, SourceLocation where) {
+  return filled(sizes, 0, options.dtype(), options, where);
+}
+Tensor ones(const SymList& sizes, const TensorOptions& options, SourceLocation where) {
+  return filled(sizes, 1, options.dtype(), options, where);
+}
+Tensor full(const SymList& sizes, const Scalar& value, const TensorOptions& options, SourceLocation where) {
+  return filled(sizes, value, options.has_dtype() ? options.dtype() : value.dtype(), options, where);
+}
+Tensor scalar_tensor(const Scalar& value, const TensorOptions& options, SourceLocation where) {
+  return filled({}, value, options.dtype(), options, where);
+}
+Tensor empty_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
+  const Like like(x, options);
+  return finish(call(WEFT_OP("empty"), {}, {like.sizes, like.dtype, like.device, like.strides}, where),
+                options);
+}
+Tensor zeros_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
+  return filled_like(x, 0, options, where);
+}
+Tensor ones_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
+  return filled_like(x, 1, options, where);
+}
+Tensor full_like(const Tensor& x, const Scalar& value, const TensorOptions& options, SourceLocation where) {
+  return filled_like(x, value, options, where);
+}
+
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options,
+              SourceLocation where) {
+  const Operand numbers[] = {start, end, step};
+  const DType dtype = options.has_dtype()     ? options.dtype()
+                      : all_integers(numbers) ? DType::Int64
+                                              : default_dtype();
+  return finish(call(WEFT_OP("arange"), numbers, Attrs{dtype, options.device()}, where), options);
+}
+Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options, SourceLocation where) {
+  return arange(start, end, 1, options, where);
+}
+Tensor arange(const Scalar& end, const TensorOptions& options, SourceLocation where) {
+  return arange(0, end, 1, options, where);
+}
+Tensor linspace(const Scalar& start, const Scalar& end, SymArg steps, const TensorOptions& options,
+                SourceLocation where) {
+  return finish(
+      call(WEFT_OP("linspace"), {start, end}, {Sym(steps), options.dtype(), options.device()}, where),
+      options);
+}
+Tensor eye(SymArg n, const TensorOptions& options, SourceLocation where) { return eye(n, n, options, where); }
+Tensor eye(SymArg n, SymArg m, const TensorOptions& options, SourceLocation where) {
+  return finish(call(WEFT_OP("eye"), {}, {Sym(n), Sym(m), options.dtype(), options.device()}, where),
+                options);
+}
+
+// ---- Memory of the caller ---------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor wrap(void* data, const SymList& sizes, const SymList* strides, std::function<void(void*)> deleter,
+            const TensorOptions& options, SourceLocation where) {
+  for (Sym size : sizes)
+    WEFT_CHECK_AT(where, size >= 0, "from_blob: sizes ", SizesView(sizes), " hold the negative size ", size);
+  Layout<Sym> layout = contiguous_layout<Sym>(sizes);
+  if (strides != nullptr) {
+    WEFT_CHECK_AT(where, strides->size() == sizes.size(), "from_blob: ", sizes.size(), " sizes and ",
+                  strides->size(), " strides are given; each dimension needs both");
+    for (Sym stride : *strides)
+      WEFT_CHECK_AT(where, stride >= 0, "from_blob: strides ", SizesView(*strides),
+                    " hold the negative stride ", stride);
+    layout.strides = *strides;
+  }
+  WEFT_CHECK_AT(where, data != nullptr || product(layout.sizes) == 0,
+                "from_blob: the address is null, but sizes ", SizesView(sizes), " hold elements");
+  const size_t bytes = static_cast<size_t>(extent(layout).end) * size_of(options.dtype());
+  return finish(
+      Tensor(make_intrusive<TensorImpl>(Storage::wrap(data, bytes, options.device(), std::move(deleter)),
+                                        std::move(layout), options.dtype(), options.device())),
+      options);
+}
+
+}  // namespace
+
+Tensor from_blob(void* data, const SymList& sizes, const TensorOptions& options, SourceLocation where) {
+  return wrap(data, sizes, nullptr, {}, options, where);
+}
+Tensor from_blob(void* data, const SymList& sizes, const SymList& strides, const TensorOptions& options,
+                 SourceLocation where) {
+  return wrap(data, sizes, &strides, {}, options, where);
+}
+Tensor from_blob(void* data, const SymList& sizes, std::function<void(void*)> deleter,
+                 const TensorOptions& options, SourceLocation where) {
+  return wrap(data, sizes, nullptr, std::move(deleter), options, where);
+}
 
 }  // namespace weft

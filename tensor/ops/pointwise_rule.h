@@ -18,6 +18,7 @@ enum class Promote : uint8_t {
   Integer,            // the common type, which must not be floating
   Predicate,          // computes in the common type, gives bool
   FloatingPredicate,  // as Floating, gives bool
+  Move,  // no arithmetic: the last operand, converted to the dtype that the op's infer rule gives
 };
 
 struct PointwiseRule {
