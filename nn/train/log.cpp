@@ -1,0 +1,77 @@
+// Log: how a line is spelled in CSV and in JSON.
+#include "nn/train/log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "nn/io/file.h"
+
+namespace weft::train {
+
+namespace {
+
+std::string csv_text(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string result = "\"";
+  for (char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return result + '"';
+}
+
+std::string json_text(const std::string& text) {
+  // Text that is not UTF-8 must not end a run.
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The shortest text that reads back as the same number.
+std::string spell(const LogValue& value, bool json) {
+  if (const auto* number = std::get_if<int64_t>(&value.get())) return std::to_string(*number);
+  if (const auto* number = std::get_if<double>(&value.get()))
+    return json && !std::isfinite(*number) ? "null"
+                                           : fmt::format("{}", *number);  // JSON has neither NaN nor infinity
+  const auto& text = std::get<std::string>(value.get());
+  return json ? json_text(text) : csv_text(text);
+}
+
+}  // namespace
+
+Log::Log(std::string path)
+    : path_(std::move(path)), is_json_(path_.ends_with(".jsonl") || path_.ends_with(".json")) {
+  file_ = std::fopen(path_.c_str(), "we");
+  if (file_ == nullptr) io::throw_errno("log", "write", path_, errno);
+}
+
+Log::~Log() { std::fclose(file_); }
+
+void Log::write(Line line) {
+  std::string text;
+  if (is_json_) {
+    for (const auto& [name, value] : line)
+      text += (text.empty() ? "{" : ", ") + json_text(std::string(name)) + ": " + spell(value, true);
+    text += text.empty() ? "{}\n" : "}\n";
+  } else {
+    if (columns_.empty()) {
+      for (const auto& [name, value] : line) {
+        text += (columns_.empty() ? "" : ",") + csv_text(std::string(name));
+        columns_.emplace_back(name);
+      }
+      text += '\n';
+    }
+    size_t c = 0;
+    for (const auto& [name, value] : line) {
+      WEFT_CHECK(c < columns_.size() && columns_[c] == name, "log: '", path_, "' has ",
+                 c < columns_.size() ? "'" + columns_[c] + "'" : "no more columns", " at place ", c + 1,
+                 ", not '", name, "'; a CSV log keeps the names of its first line (a .jsonl log need not)");
+      text += (c++ == 0 ? "" : ",") + spell(value, false);
+    }
+    WEFT_CHECK(c == columns_.size(), "log: '", path_, "' has ", columns_.size(), " columns, but this line ",
+               c);
+    text += '\n';
+  }
+  if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0)
+    io::throw_errno("log", "write", path_, errno);
+}
+
+}  // namespace weft::train
