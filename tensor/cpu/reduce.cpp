@@ -15,6 +15,9 @@ namespace {
 // Columns that an outer fold takes at a time: totals and eight rows of as many stay in L1 and L2, and rows are read in
 // pieces of a page.
 constexpr int64_t kWideColumns = 1024;
+// The same where a batch of rows is converted first: eight rows of eight bytes are 32 KB.
+constexpr int64_t kConvertedColumns = 512;
+constexpr int64_t kConvertedRows = 8;
 // Elements worth a thread (bench: micro/parallel).
 constexpr int64_t kGrain = 32768;
 
@@ -282,7 +285,7 @@ class Reducer {
   void run_outer() const {
     const int64_t width = group_.size(), outer = kept_.size(), folds = folded_.size();
     const bool in_place = is_direct_ && group_.is_row();
-    const int64_t chunk = in_place ? kWideColumns : kColumns;
+    const int64_t chunk = in_place ? kWideColumns : group_.is_row() ? kConvertedColumns : kColumns;
     const int64_t chunks = (width + chunk - 1) / chunk, units = outer * chunks;
     const int64_t blocks = (folds + kOuterBlock - 1) / kOuterBlock;
     const int64_t work = folds * outer * width;
@@ -338,19 +341,58 @@ class Reducer {
       if (in_place) {
         direct_.rows(totals, place(offset + column), stride, rows, count);
       } else {
-        alignas(64) char tile[kOuterBlock * kColumns * 8];
-        // Along the folded dimension where that is the one without jumps.
-        if (stride == 1 && rows > 1) {
-          for (int64_t c = 0; c < count; ++c)
-            convert(place(offset + group_.offset(column + c)), 1, tile + c * compute_bytes_, count, rows);
-        } else {
-          for (int64_t r = 0; r < rows; ++r)
-            gather(group_, offset + r * stride, column, count, tile + r * count * compute_bytes_);
-        }
-        dense_.rows(totals, tile, count, rows, count);
+        fold_tiles(totals, offset, column, count, stride, rows);
       }
       j += rows;
     }
+  }
+
+  // Rows that cannot be folded where they are: by way of a dense tile.
+  void fold_tiles(char* totals, int64_t offset, int64_t column, int64_t count, int64_t stride,
+                  int64_t rows) const {
+    alignas(64) char tile[kOuterBlock * kColumns * 8];
+    static_assert(kConvertedRows * kConvertedColumns <= kOuterBlock * kColumns);
+    if (is_direct_ && stride == 1 && rows > 1) {
+      transpose_tile(offset, column, count, rows, tile);
+      direct_.rows(totals, tile, count, rows, count);
+      return;
+    }
+    const int64_t batch = std::min(rows, kOuterBlock * kColumns / count);
+    for (int64_t r = 0; r < rows; r += batch) {
+      const int64_t height = std::min(batch, rows - r);
+      for (int64_t k = 0; k < height; ++k)
+        gather(group_, offset + (r + k) * stride, column, count, tile + k * count * compute_bytes_);
+      dense_.rows(totals, tile, count, height, count);
+    }
+  }
+
+  // tile[r][c] = element r of column c, where the elements of a column are neighbours.
+  void transpose_tile(int64_t offset, int64_t column, int64_t count, int64_t rows, char* tile) const {
+    const char* columns[kColumns];
+    for (int64_t c = 0; c < count; ++c) columns[c] = place(offset + group_.offset(column + c));
+    switch (element_) {
+      case 2: return copy_columns<uint16_t>(columns, count, rows, tile);
+      case 4: return copy_columns<uint32_t>(columns, count, rows, tile);
+      default: return copy_columns<uint64_t>(columns, count, rows, tile);
+    }
+  }
+  template <class T>
+  static void copy_columns(const char* const* columns, int64_t count, int64_t rows, char* tile) {
+    T* const to = reinterpret_cast<T*>(tile);
+    const T* from[kColumns];
+    for (int64_t c = 0; c < count; ++c) from[c] = reinterpret_cast<const T*>(columns[c]);
+    int64_t c = 0;
+    for (; c + 8 <= count; c += 8) {
+      const T *c0 = from[c], *c1 = from[c + 1], *c2 = from[c + 2], *c3 = from[c + 3], *c4 = from[c + 4],
+              *c5 = from[c + 5], *c6 = from[c + 6], *c7 = from[c + 7];
+      T* row = to + c;
+      for (int64_t r = 0; r < rows; ++r, row += count) {
+        const T values[8] = {c0[r], c1[r], c2[r], c3[r], c4[r], c5[r], c6[r], c7[r]};
+        std::copy_n(values, 8, row);
+      }
+    }
+    for (; c < count; ++c)
+      for (int64_t r = 0; r < rows; ++r) to[r * count + c] = from[c][r];
   }
 
   static constexpr int64_t kPiece = 64;

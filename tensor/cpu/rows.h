@@ -17,6 +17,7 @@ struct RowCall {
   void* out = nullptr;
   int64_t rows = 0, n = 0;
   double eps = 0;
+  double divisor = 1;  // of the variance
   // n elements of the compute dtype; only for half types.
   void* scratch = nullptr;
 };
@@ -35,6 +36,7 @@ struct RowKernels {
   // Adds dy · (the normalised x) of each row to `out`, n totals of the compute dtype.
   Kernel layer_norm_backward_weight = nullptr;
   Kernel rms_norm_backward_weight = nullptr;
+  Kernel variance = nullptr;  // Σ (x - mean)² / divisor: one element of `out` for each row
 };
 WEFT_PER_ISA(const RowKernels*, row_kernels)
 

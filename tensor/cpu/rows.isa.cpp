@@ -204,6 +204,21 @@ struct Rows {
                        count;
     return {mean, V(rsqrt_of<C>(variance + static_cast<C>(eps)))};
   }
+  static void variance(const RowCall& call) {
+    RowCall inputs = call;
+    inputs.out = nullptr;
+    S* out = static_cast<S*>(call.out);
+    each_row(inputs, [&](const Row& row) {
+      const V mean(sum_row<C>(row.n, [&](int64_t i, int k) WEFT_INLINE_LAMBDA { return row.at(i, k); }) /
+                   static_cast<C>(row.n));
+      const C total = sum_row<C>(row.n, [&](int64_t i, int k) WEFT_INLINE_LAMBDA {
+        row.prefetch(i);
+        const V d = row.at(i, k) - mean;
+        return d * d;
+      });
+      store_partial(out++, V(total / static_cast<C>(call.divisor)), 1);
+    });
+  }
   static Scale rms_scale(const Row& row, double eps) {
     const C mean_square = sum_row<C>(row.n,
                                      [&](int64_t i, int k) WEFT_INLINE_LAMBDA {
@@ -306,7 +321,8 @@ struct Rows {
             norm_backward<true>,
             norm_backward<false>,
             norm_backward_weight<true>,
-            norm_backward_weight<false>};
+            norm_backward_weight<false>,
+            variance};
   }
 };
 

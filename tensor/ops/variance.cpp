@@ -1,5 +1,6 @@
 // Statistics made of folds: var, std, var_mean, logsumexp, norm. One node each; the kernel is the decomposition.
 // Place: register_reduction_ops calls register_variance_ops.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,6 +9,8 @@
 namespace weft {
 namespace {
 
+// Longer single rows are left to folds, which share one row among threads.
+constexpr int64_t kLongRow = 65536;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Sizes and dtype of a floating fold whose dims are attribute kDims and keepdim attribute kKeepdim.
@@ -54,6 +57,34 @@ Tensor var_of(const Tensor& x, const Call& call) {
   return div(sum(mul(d, d, call.where), dims, call.attr(kVarKeepdim).as_bool(), {}, call.where),
              degrees_of_freedom(x.sizes(), call.attrs), {}, call.where);
 }
+// One pass over rows where the folded dimensions are the last ones.
+void run_var(const Call& call, std::span<Tensor> outputs) {
+  const Tensor& x = call.tensor(0);
+  const FoldedDims folded = folded_dims(call.attr(kDims).as_dims(), x.dim(), call.name());
+  int64_t n = 1, d = x.dim();
+  for (; d > 0 && (folded[static_cast<size_t>(d - 1)] || x.size(d - 1) == 1); --d)
+    n *= int64_t{x.size(d - 1)};
+  for (int64_t k = 0; k < d; ++k)
+    if (folded[static_cast<size_t>(k)] && x.size(k) != 1) n = 0;
+  if (n <= 1 || int_numel(x) == 0 || (int_numel(x) == n && n > kLongRow)) return run<var_of>(call, outputs);
+  const Tensor rows = converted(x, x->dtype);
+  cpu::RowCall part;
+  part.n = n;
+  part.divisor = degrees_of_freedom(x.sizes(), call.attrs).to_double();
+  const auto kernel = cpu::row_kernels()[static_cast<int>(x->dtype)].variance;
+  const int64_t bytes = static_cast<int64_t>(size_of(x->dtype));
+  parallel_for(
+      int_numel(x) / n, std::max<int64_t>(1, 8192 / n),
+      [&](int64_t begin, int64_t end) {
+        cpu::RowCall own = part;
+        own.x = bytes_of(rows) + begin * n * bytes;
+        own.out = bytes_of(outputs[0]) + begin * bytes;
+        own.rows = end - begin;
+        kernel(own);
+      },
+      1);
+}
+
 Tensor std_of(const Tensor& x, const Call& call) { return sqrt(var_of(x, call), call.where); }
 
 Tensor var_gradient(const Tensor& dy, const Tensor& x, const Attrs& attrs) {
@@ -121,7 +152,7 @@ void register_variance_ops(OpTable& table) {
   entry(table, "var(Tensor x, int[] dim=[], float correction=1, bool keepdim=False) -> Tensor",
         Kind::Reduction)
       .infer(infer_statistic<kDims, kVarKeepdim>)
-      .cpu(run<var_of>)
+      .cpu(run_var)
       .grad([](Dy<> dy, In<0> x, const Attrs& attrs) { return var_gradient(dy, x, attrs); })
       .decompose(decompose<var_of>);
   // The square root of var; its gradient is 0 where it is 0.

@@ -179,6 +179,18 @@ TEST(Statistics, VarianceAgainstDoubleAndWithALargeMean) {
   EXPECT_EQ(variance.sizes(), mean_of.sizes());
 }
 
+TEST(Statistics, VarianceOfRowsEqualsItsPartsBitForBit) {
+  for (DType dtype : {kFloat32, kFloat64, kFloat16}) {
+    for (int64_t n : {2, 15, 17, 4097}) {
+      const Tensor x = random_tensor({4, n}, dtype, 10), wide = dtype == kFloat16 ? as_dtype(x, kFloat32) : x;
+      const Tensor d = wide - mean(wide, 1, true);
+      const Tensor want = sum(d * d, 1) / (static_cast<double>(n) - 1);
+      EXPECT_TRUE(same_bits(var(x, 1), as_dtype(want, dtype))) << dtype << " " << n;
+      EXPECT_TRUE(same_bits(var(with_swapped_memory(x, 0, 1), 1), as_dtype(want, dtype)));
+    }
+  }
+}
+
 TEST(Statistics, Norms) {
   const Tensor x = from_values({3, -4, 0, 0}, {2, 2}, kFloat32);
   EXPECT_EQ(norm(x).item<float>(), 5);
