@@ -53,6 +53,8 @@ struct MinFold {
   }
 };
 
+constexpr int64_t kRowsAhead = 16;
+
 template <class F, class S>
 struct Folds {
   using C = ComputeType<S>;
@@ -102,6 +104,9 @@ struct Folds {
       for (int64_t i = begin; i < end; ++i) {
         const S* row = static_cast<const S*>(x) + i * row_stride;
         C* slot = slots + (i - begin) % kInnerSlots * kColumns;
+        // Rows lie pages apart: no hardware prefetcher follows.
+        for (int64_t k = 0; k < vectors; ++k)
+          __builtin_prefetch(reinterpret_cast<const char*>(row + kRowsAhead * row_stride + k * kLanes));
         for (int64_t k = 0; k < whole; ++k)
           fold(V::load(slot + k * kLanes), load_as<C>(row + k * kLanes)).store(slot + k * kLanes);
         if (rest != 0) {

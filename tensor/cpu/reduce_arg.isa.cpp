@@ -8,6 +8,9 @@ namespace weft::cpu {
 inline namespace WEFT_ISA_NAMESPACE {
 namespace {
 
+// Rows lie pages apart: no hardware prefetcher follows.
+constexpr int64_t kRowsAhead = 16;
+
 template <class S>
 struct Args {
   using C = ComputeType<S>;
@@ -50,6 +53,7 @@ struct Args {
       for (int64_t r = start; r < end; ++r) {
         const S* row = p + r * row_stride;
         for (int64_t k = 0; k < vectors; ++k) {
+          __builtin_prefetch(reinterpret_cast<const char*>(row + kRowsAhead * row_stride + k * kLanes));
           const V v = load(row + k * kLanes, width - k * kLanes);
           const auto better = kMax ? v > best[k] : v < best[k];
           const auto take = better | (is_nan(v) & !is_nan(best[k]));
