@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <variant>
 
+#include "tensor/samples.h"
 #include "tensor/tensor.h"
 
 namespace weft {
@@ -192,18 +193,6 @@ struct GradRule {
   const Op* derived = nullptr;  // pointwise: the op whose body is the formula, over (dy, operands…, output)
   uint64_t derived_uses = 0;    // pointwise: which of those slots the formula reads
   int derived_scale = -1;       // pointwise: the formula is dy (0), or dy times this slot (-1: neither)
-};
-
-// ---- Samples for the table harness ----------------------------------------------------------------------------------
-
-struct Samples {
-  double low = -3, high = 3;
-  bool specials = true;         // NaN, infinities, zeros and subnormals too
-  bool distinct = false;        // avoid ties
-  bool check_gradient = true;   // compare with finite differences
-  bool nonzero_second = false;  // a divisor: keep away from 0
-  // Calls that a generic sampler cannot invent: text of boxed arguments, e.g. "x=[3,4] dims=[0] keepdim=True".
-  std::vector<std::string> calls = {};
 };
 
 // ---- The op ---------------------------------------------------------------------------------------------------------

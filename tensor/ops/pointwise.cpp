@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tensor/ops/pointwise_kernels.h"
+#include "tensor/ops/pointwise_rule.h"
 #include "tensor/ops/register.h"
 
 namespace weft {

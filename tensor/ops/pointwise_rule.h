@@ -7,19 +7,10 @@
 #include "tensor/cpu/elementwise.h"
 #include "tensor/expr/expr.h"
 #include "tensor/op.h"
+#include "tensor/ops/pointwise_table.h"
 #include "tensor/ops/term.h"
 
 namespace weft {
-
-// How operand dtypes become the dtype of the computation and of the result.
-enum class Promote : uint8_t {
-  Common,             // the common type (result_type); bool and small integers compute in int32 and wrap
-  Floating,           // the common type, with integers and bool turned into the default float
-  Integer,            // the common type, which must not be floating
-  Predicate,          // computes in the common type, gives bool
-  FloatingPredicate,  // as Floating, gives bool
-  Move,  // no arithmetic: the last operand, converted to the dtype that the op's infer rule gives
-};
 
 struct PointwiseRule {
   Promote promote;

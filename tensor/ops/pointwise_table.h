@@ -1,12 +1,25 @@
 // The vocabulary of pointwise entries: promotion tags, gradient lists, markers.
-// Needs pointwise_rule.h; pointwise_ops.h is written in these words.
+// Needs samples only: the vector kernels are built without tensors. pointwise_ops.h is written in these words.
 #pragma once
 
+#include <cstdint>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
-#include "tensor/ops/pointwise_rule.h"
+#include "tensor/samples.h"
 
 namespace weft {
+
+// How operand dtypes become the dtype of the computation and of the result.
+enum class Promote : uint8_t {
+  Common,             // the common type (result_type); bool and small integers compute in int32 and wrap
+  Floating,           // the common type, with integers and bool turned into the default float
+  Integer,            // the common type, which must not be floating
+  Predicate,          // computes in the common type, gives bool
+  FloatingPredicate,  // as Floating, gives bool
+  Move,  // no arithmetic: the last operand, converted to the dtype that the op's infer rule gives
+};
 
 template <Promote P>
 struct PromoteTag {
@@ -29,9 +42,6 @@ struct Grads {
   explicit Grads(Bodies... b) : bodies(b...) {}
   std::tuple<Bodies...> bodies;
 };
-
-// As the one for expressions in expr.h.
-inline Term constant_like(const Term&, double value) { return Term(value); }
 
 namespace detail {
 
