@@ -6,6 +6,7 @@ namespace weft {
 
 void register_extern_ops(OpTable& table) {
   register_matmul_ops(table);
+  register_sort_ops(table);
 }
 
 }  // namespace weft
