@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/anomaly.h"
+#include "autograd/checkpoint.h"
 #include "autograd/function.h"
 #include "autograd/grad.h"
 #include "autograd/grad_mode.h"

@@ -77,7 +77,33 @@ std::string describe(const Node& node) {
   return place.empty() ? node.name() : detail::concat(node.name(), " (", place, ")");
 }
 
+SaveHook*& SaveHook::current() {
+  thread_local SaveHook* hook = nullptr;
+  return hook;
+}
+
+SavedTensor::SavedTensor(Tensor data, bool is_own_result)
+    : data_(std::move(data)), version_(data_.version()), is_own_result_(is_own_result) {
+  SaveHook* const hook = SaveHook::current();
+  if (hook == nullptr) [[likely]]
+    return;
+  bool keeps = true;
+  const bool is_leaf_with_grad = !is_own_result && data_->needs_grad() && is_leaf(data_);
+  const size_t ticket = hook->save(data_, is_leaf_with_grad, keeps);
+  if (keeps) return;
+  elsewhere_.reset(new Elsewhere{Intrusive<SaveHook>::share(hook), ticket, gradient_edge(data_)});
+  data_.reset();
+}
+
 Tensor SavedTensor::unpack(Node& owner, uint32_t slot) const {
+  if (elsewhere_ != nullptr) {
+    Tensor data = elsewhere_->hook->restore(elsewhere_->ticket);
+    if (!is_own_result_ && !elsewhere_->history) return data;
+    Tensor result = share_data(data);
+    if (is_own_result_) set_producer(result, Intrusive<Node>::share(&owner), slot);
+    else set_producer(result, elsewhere_->history.node, elsewhere_->history.slot);
+    return result;
+  }
   if (data_.version() != version_) [[unlikely]] {
     const Storage& storage = *data_->storage;
     const std::string place = to_string(storage.last_write());

@@ -105,19 +105,40 @@ class AccumulateNode final : public Node {
   Intrusive<GradCell> cell_;
 };
 
+// Takes charge of what is saved on this thread while it is installed: a checkpoint, which makes the data again.
+class SaveHook : public RefCounted<SaveHook> {
+ public:
+  virtual ~SaveHook() = default;
+  // Asked for each tensor that is saved, in order; `keeps`: false if the tensor itself need not be held. Returns a ticket.
+  virtual size_t save(const Tensor& x, bool is_leaf, bool& keeps) = 0;
+  // The data again, without history.
+  virtual Tensor restore(size_t ticket) = 0;
+  virtual void forget(size_t ticket) noexcept = 0;
+
+  // The one installed on this thread, or null.
+  static SaveHook*& current();
+};
+
 // A tensor kept for backward, and the version that its data had.
 class SavedTensor {
  public:
   SavedTensor() = default;
-  SavedTensor(Tensor data, bool is_own_result)
-      : data_(std::move(data)), version_(data_.version()), is_own_result_(is_own_result) {}
-  bool defined() const { return data_.defined(); }
+  // An own result is kept as a handle without history (share_data): the history would be its owner, and neither would ever
+  // go. Its history is given back by unpack.
+  SavedTensor(Tensor data, bool is_own_result);
+  bool defined() const { return data_.defined() || elsewhere_ != nullptr; }
   // The tensor, with its history. Error if its data were written since. `owner` is the node that saved it.
   Tensor unpack(Node& owner, uint32_t slot) const;
 
  private:
-  // An own result is kept as a handle without history: the history would be its owner, and neither would ever go.
+  struct Elsewhere {
+    ~Elsewhere() { hook->forget(ticket); }
+    Intrusive<SaveHook> hook;
+    size_t ticket;
+    Edge history;
+  };
   Tensor data_;
+  std::unique_ptr<Elsewhere> elsewhere_;  // instead of data_
   uint32_t version_ = 0;
   bool is_own_result_ = false;
 };

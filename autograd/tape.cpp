@@ -48,6 +48,15 @@ View* followed(const Tensor& x) {
 
 std::mutex refresh_mutex;
 
+void check_shape(const View& view) {
+  const Tape* base = tape_of(view.base);
+  WEFT_CHECK(
+      base == nullptr || base->shape == view.base_shape, "backward: a view follows ",
+      weft::describe(view.base),
+      ", whose sizes were changed in place (as by unsqueeze_) after the view was made, and which was written "
+      "since; make the view again");
+}
+
 // Brings the history of a view up to that of its base.
 void refresh(const Tensor& x) {
   View* view = followed(x);
@@ -55,6 +64,7 @@ void refresh(const Tensor& x) {
   const Tape* base = tape_of(view->base);
   const uint32_t generation = base != nullptr ? base->generation : 0;
   if (view->generation.load(std::memory_order_acquire) == generation) return;
+  check_shape(*view);
   const AutoGradMode on(true);
   const Tensor again = replay(*view->steps, view->base, x->made_at);
   const std::lock_guard lock(refresh_mutex);
@@ -164,7 +174,10 @@ void follow(const Call& call, const Tensor& from, const Tensor& view, bool is_de
     step->attrs = call.attrs;
   }
   own.steps = std::move(step);
-  if (const Tape* base = tape_of(own.base)) own.generation.store(base->generation, std::memory_order_relaxed);
+  if (const Tape* base = tape_of(own.base)) {
+    own.generation.store(base->generation, std::memory_order_relaxed);
+    own.base_shape = base->shape;
+  }
   if (!own.is_detached) view->base = own.base.impl();
   view->tape = std::move(tape);
 }
@@ -214,6 +227,7 @@ std::unique_ptr<TapeSlot> before_mutation(const Call& call, const Tensor& self) 
       view == nullptr || !view->base->requires_grad || !is_leaf(view->base), call.name(),
       ": self is a view of a leaf that requires grad, whose value backward needs as it is; write under "
       "NoGradGuard, or into a view of a clone()");
+  if (view != nullptr) check_shape(*view);
   auto pending = std::make_unique<PendingWrite>();
   pending->node = make_intrusive<OpNode>(base_op, call, &self);
   return pending;
@@ -237,10 +251,43 @@ void after_mutation(const Call&, const Tensor& self, std::unique_ptr<TapeSlot> s
   rewrite(base, make_intrusive<ViewWriteNode>(base, view->steps, std::move(node)));
 }
 
+// ---- In-place ops on metadata ---------------------------------------------------------------------------------------
+
+void become(const Op& op, const Tensor& self, const Tensor& view) {
+  const bool is_leaf_with_grad = self->needs_grad() && is_leaf(self);
+  WEFT_CHECK(
+      !is_leaf_with_grad || !GradMode::is_enabled(), op.name(),
+      ": self is a leaf that requires grad; change its shape under NoGradGuard, or use the op without the "
+      "trailing _");
+  if (followed(self) != nullptr) {
+    // A view of another base: so is its view.
+    Intrusive<GradCell> cell = tape_of(self)->cell;
+    self->tape = std::move(view->tape);
+    self->base = view->base;
+    self->requires_grad = view->requires_grad;
+    tape_of(self)->cell = std::move(cell);
+    return;
+  }
+  if (!self->needs_grad()) {
+    if (self->tape != nullptr || is_floating(self->dtype)) ++make_tape(self).shape;
+    return;
+  }
+  ++tape_of(self)->shape;
+  if (is_leaf_with_grad) {
+    tape_of(self)->accumulator = make_intrusive<AccumulateNode>(view, tape_of(self)->cell);
+    return;
+  }
+  Edge edge = producer_of(view);
+  WEFT_CHECK(edge, op.name(),
+             ": self has a history, which cannot follow while grad mode is off; use the op without "
+             "the trailing _");
+  set_producer(self, std::move(edge.node), edge.slot);
+}
+
 }  // namespace
 }  // namespace autograd
 
 constinit const TapeHook tape_hook = {autograd::record, autograd::before_mutation, autograd::after_mutation,
-                                      autograd::record_view};
+                                      autograd::record_view, autograd::become};
 
 }  // namespace weft

@@ -23,6 +23,8 @@ struct View {
   Intrusive<ViewStep> steps;
   // The base's generation that the view's own history stems from.
   std::atomic<uint32_t> generation{0};
+  // The base's `shape` that the steps start from.
+  uint32_t base_shape = 0;
   // Made while grad mode was off from a base that required grad: it has the data only.
   bool is_detached = false;
 };
@@ -37,6 +39,7 @@ struct Tape : TapeSlot {
   Intrusive<GradCell> cell;     // of a leaf, or of a tensor that retains its gradient
   View* view = nullptr;         // into a ViewTape
   uint32_t generation = 0;      // how often an in-place op replaced the history
+  uint32_t shape = 0;           // how often an in-place op on metadata replaced the layout
   bool retains_grad = false;
 };
 

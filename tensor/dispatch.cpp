@@ -144,6 +144,14 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
   }
 }
 
+void become(const Op& op, const Tensor& self, const Tensor& view) {
+  tape_hook.become(op, self, view);
+  self->layout = view->layout;
+  self->numel = view->numel;
+  self->is_contiguous = view->is_contiguous;
+  if (view->trace != nullptr) self->trace = view->trace->share();
+}
+
 TraceHook*& current_trace() {
   static thread_local TraceHook* trace = nullptr;
   return trace;

@@ -36,6 +36,9 @@ inline void call_mutation(const Op& op, std::initializer_list<Operand> operands,
   call_mutation(op, std::span(operands.begin(), operands.size()), attrs, where);
 }
 
+// For in-place ops on metadata (unsqueeze_): self, whose view is `view`, becomes that view; the data stay.
+void become(const Op& op, const Tensor& self, const Tensor& view);
+
 // ---- Hooks ----------------------------------------------------------------------------------------------------------
 
 // The tape. The autograd floor defines it, as it defines Tensor's methods about gradients: a constant, so that there is
@@ -49,6 +52,8 @@ struct TapeHook {
   void (*after_mutation)(const Call&, const Tensor& self, std::unique_ptr<TapeSlot> pending);
   // A view was made while grad mode is off or nothing requires grad: it must still follow its base.
   void (*record_view)(const Call&, const Tensor& base, const Tensor& view);
+  // An in-place op on metadata: self is about to take the layout of `view`, a view of it, and takes its history.
+  void (*become)(const Op& op, const Tensor& self, const Tensor& view);
 };
 extern const TapeHook tape_hook;
 
