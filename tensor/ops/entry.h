@@ -318,6 +318,7 @@ inline Entry mutation(OpTable& table, const char* name, const char* base,
   Entry result(table.add(std::make_unique<Op>(std::move(schema), Kind::Mutation)));
   result.op().base = &of;
   result.op().cpu_in_place = kernel;
+  result.op().samples = of.samples;
   return result;
 }
 

@@ -346,22 +346,31 @@ void register_index_ops(OpTable& table) {
       .cpu(run_gather)
       .grad([](Dy<> dy, InSpec<0> x, In<1> index, const Attrs& attrs) {
         return scatter_add(zeros(x.sizes(), x.options()), attrs[0].as_int(), index, dy);
-      });
+      })
+      .samples({.calls = {"x=[3,4] dim=1 index=[3,2]:i64<4", "x=[5,3] dim=0 index=[2,3]:i64<5",
+                          "x=[2,3,4] dim=1 index=[2,5,4]:i64<3", "x=[3,4] dim=0 index=[0,4]:i64<3",
+                          "x=[1] dim=-1 index=[4]:i64<1"}});
   entry(table, "index_select(Tensor x, int dim, Tensor index) -> Tensor", Kind::Index)
       .infer(infer_index_select)
       .cpu(run_index_select)
       .grad([](Dy<> dy, InSpec<0> x, In<1> index, const Attrs& attrs) {
         return index_add(zeros(x.sizes(), x.options()), attrs[0].as_int(), index, dy);
-      });
-  composite(table, "take_along_dim(Tensor x, Tensor index, int dim) -> Tensor", &take_along_dim);
+      })
+      .samples({.calls = {"x=[5,4] dim=0 index=[3]:i64<5", "x=[2,3,4] dim=-1 index=[6]:i32<4",
+                          "x=[3,0] dim=0 index=[2]:i64<3", "x=[] dim=0 index=[1]:i64<1"}});
+  composite(table, "take_along_dim(Tensor x, Tensor index, int dim) -> Tensor", &take_along_dim)
+      .samples({.calls = {"x=[3,4] index=[3,2]:i64<4 dim=1", "x=[3,1] index=[1,5]:i64<3 dim=0"}});
   // The rows of weight.  Shapes: index [*], weight [rows, width] -> [*, width].
   entry(table, "embedding(Tensor index, Tensor weight) -> Tensor", Kind::Index)
       .infer(infer_embedding)
       .cpu(run_embedding)
-      .grad(nullptr, [](Dy<> dy, In<0> index, InSpec<1> weight) {
-        return index_add(zeros(weight.sizes(), weight.options()), 0, reshape(index, {-1}),
-                         reshape(dy, {index.numel(), weight.spec.sizes[1]}));
-      });
+      .grad(nullptr,
+            [](Dy<> dy, In<0> index, InSpec<1> weight) {
+              return index_add(zeros(weight.sizes(), weight.options()), 0, reshape(index, {-1}),
+                               reshape(dy, {index.numel(), weight.spec.sizes[1]}));
+            })
+      .samples({.calls = {"index=[2,3]:i64<7 weight=[7,4]", "index=[4]:i32<3 weight=[3,5]",
+                          "index=[0]:i64<3 weight=[3,2]", "index=[]:i64<3 weight=[3,2]"}});
 
   // index turns masks into index tensors; this is what stays. Negative ones count from the end.
   entry(table, "index_tensors(Tensor x, Tensor?[] indices) -> Tensor", Kind::Index)
@@ -371,8 +380,12 @@ void register_index_ops(OpTable& table) {
           [](Dy<> dy, InSpec<0> x, InList<1> indices) {
             return index_put(zeros(x.sizes(), x.options()), indices.tensors, dy, true);
           },
-          nullptr);
-  composite(table, "index(Tensor x, Tensor?[] indices) -> Tensor", &index);
+          nullptr)
+      .samples({.calls = {"x=[5,4] indices=[[3]:i64<5]", "x=[5,4,3] indices=[[2,1]:i64<5,[3]:i64<4]",
+                          "x=[4] indices=[[]:i64<4]", "x=[4,2] indices=[[0]:i64<4]"}});
+  composite(table, "index(Tensor x, Tensor?[] indices) -> Tensor", &index)
+      .samples({.calls = {"x=[4,3] indices=[[2]:i64<4]", "x=[3,4] indices=[[3,4]:bool]",
+                          "x=[3,4] indices=[[3]:bool]"}});
   // x with value at x[indices]; equal places: the last one in row-major order stays, or all add up in that order.
   // Halves add up in float32. The value may share memory with x: it is read before anything is written.
   entry(table, "index_put(Tensor x, Tensor?[] indices, Value value, bool accumulate=False) -> Tensor",
@@ -386,11 +399,19 @@ void register_index_ops(OpTable& table) {
           [](Dy<> dy, InSpec<1> value, InList<2> indices) {
             return sum_to(index(dy, indices.tensors), value.sizes());
           },
-          nullptr);
+          nullptr)
+      .samples({.calls = {"x=[5,3] indices=[[4]:i64<5] value=[4,3] accumulate=True",
+                          "x=[5,3] indices=[[2]:i64<5] value=[3]", "x=[3,4] indices=[[3,4]:bool] value=2",
+                          "x=[5,4,3] indices=[[2,1]:i64<5,[3]:i64<4] value=[2,3,3] accumulate=True",
+                          "x=[5,2] indices=[[0]:i64<5] value=[1,2]"}});
   mutation(table, "index_put_", "index_put", put);
 
-  composite(table, "masked_select(Tensor x, Tensor mask) -> Tensor", &masked_select);
-  entry(table, "nonzero(Tensor x) -> Tensor", Kind::Index).cpu_whole(run_nonzero).data_dependent();
+  composite(table, "masked_select(Tensor x, Tensor mask) -> Tensor", &masked_select)
+      .samples({.calls = {"x=[3,4] mask=[3,4]:bool", "x=[3,1] mask=[4]:bool", "x=[] mask=[]:bool"}});
+  entry(table, "nonzero(Tensor x) -> Tensor", Kind::Index)
+      .cpu_whole(run_nonzero)
+      .data_dependent()
+      .samples({.calls = {"x=[3,4]", "x=[2,3,5]", "x=[0,3]", "x=[]"}});
 
   register_scatter_ops(table);
 }

@@ -285,9 +285,12 @@ void register_rearrange_ops(OpTable& table) {
       .cpu(run_cat)
       .grad([](Dy<> dy, const GradCall& g, Which which, const Attrs& attrs) {
         return cat_grad(dy, g, which, attrs);
-      });
+      })
+      .samples({.calls = {"tensors=[[2,3],[4,3]]", "tensors=[[2,3],[2,1],[2,0]] dim=1", "tensors=[[0],[2,3]]",
+                          "tensors=[[3],[2]] dim=-1", "tensors=[[2,3,2],[2,1,2]] dim=-2"}});
   composite(table, "stack(Tensor[] tensors, int dim=0) -> Tensor",
-            static_cast<Tensor (*)(TensorList, int64_t, SourceLocation)>(&stack));
+            static_cast<Tensor (*)(TensorList, int64_t, SourceLocation)>(&stack))
+      .samples({.calls = {"tensors=[[2,3],[2,3]] dim=1", "tensors=[[],[]]", "tensors=[[3]] dim=-1"}});
 
   move_op(table, "flip(Tensor x, int[] dims) -> Tensor", flip_rule).grad([](Dy<> dy, const Attrs& attrs) {
     return flip(dy, attrs[0].as_dims());
@@ -296,29 +299,41 @@ void register_rearrange_ops(OpTable& table) {
   move_op(table, "roll_along(Tensor x, SymInt[] shifts, int[] dims) -> Tensor", roll_rule)
       .grad([](Dy<> dy, const Attrs& attrs) {
         return roll(dy, negated(attrs[0].as_sizes()), attrs[1].as_dims());
-      });
-  composite(table, "roll(Tensor x, SymInt[] shifts, int[] dims=[]) -> Tensor", &roll);
+      })
+      .samples({.calls = {"x=[3,5] shifts=[2] dims=[1]", "x=[3,5] shifts=[-4,1] dims=[1,0]",
+                          "x=[0,5] shifts=[2] dims=[0]"}});
+  composite(table, "roll(Tensor x, SymInt[] shifts, int[] dims=[]) -> Tensor", &roll)
+      .samples({.calls = {"x=[3,5] shifts=[2] dims=[1]", "x=[3,5] shifts=[7]"}});
   move_op(table, "pad(Tensor x, SymInt[] pads, str mode=\"constant\", Number value=0) -> Tensor", pad_rule_of)
-      .grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs) { return pad_grad(dy, x, attrs); });
+      .grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs) { return pad_grad(dy, x, attrs); })
+      .samples({.calls = {"x=[3,4] pads=[1,2]", "x=[3,4] pads=[-1,2,0,-1] value=3",
+                          "x=[3,4] pads=[2,3] mode=reflect", "x=[3,4] pads=[2,3,1,1] mode=replicate",
+                          "x=[3,4] pads=[2,4,-1,1] mode=circular", "x=[2,0] pads=[1,1]"}});
 
   // What lies on and below (above) the diagonal; the rest is 0.
   entry(table, "tril(Tensor x, int diagonal=0) -> Tensor", Kind::Index)
       .infer(infer_triangle)
       .cpu(run_on_copy<clear_other_triangle<true>>)
-      .grad([](Dy<> dy, const Attrs& attrs) { return tril(dy, attrs[0].as_int()); });
+      .grad([](Dy<> dy, const Attrs& attrs) { return tril(dy, attrs[0].as_int()); })
+      .samples({.calls = {"x=[3,4]", "x=[2,4,3] diagonal=1", "x=[4,4] diagonal=-1", "x=[2,0]"}});
   mutation(table, "tril_", "tril", clear_other_triangle<true>);
   entry(table, "triu(Tensor x, int diagonal=0) -> Tensor", Kind::Index)
       .infer(infer_triangle)
       .cpu(run_on_copy<clear_other_triangle<false>>)
-      .grad([](Dy<> dy, const Attrs& attrs) { return triu(dy, attrs[0].as_int()); });
+      .grad([](Dy<> dy, const Attrs& attrs) { return triu(dy, attrs[0].as_int()); })
+      .samples({.calls = {"x=[3,4]", "x=[2,4,3] diagonal=1", "x=[4,4] diagonal=-1", "x=[2,0]"}});
   mutation(table, "triu_", "triu", clear_other_triangle<false>);
 
-  composite(table, "repeat(Tensor x, SymInt[] repeats) -> Tensor", &repeat);
-  composite(table, "tile(Tensor x, SymInt[] repeats) -> Tensor", &tile);
-  composite(table, "repeat_interleave(Tensor x, SymInt repeats, int? dim=None) -> Tensor",
-            &repeat_interleave);
-  composite(table, "diag(Tensor x, int diagonal=0) -> Tensor", &diag);
-  composite(table, "one_hot(Tensor x, int num_classes=-1) -> Tensor", &one_hot);
+  composite(table, "repeat(Tensor x, SymInt[] repeats) -> Tensor", &repeat)
+      .samples({.calls = {"x=[2,3] repeats=[2,1,2]", "x=[3] repeats=[1]", "x=[2,3] repeats=[0,2]"}});
+  composite(table, "tile(Tensor x, SymInt[] repeats) -> Tensor", &tile)
+      .samples({.calls = {"x=[2,3] repeats=[2]", "x=[2,3] repeats=[2,1,3]"}});
+  composite(table, "repeat_interleave(Tensor x, SymInt repeats, int? dim=None) -> Tensor", &repeat_interleave)
+      .samples({.calls = {"x=[2,3] repeats=2 dim=1", "x=[2,3] repeats=3"}});
+  composite(table, "diag(Tensor x, int diagonal=0) -> Tensor", &diag)
+      .samples({.calls = {"x=[3]", "x=[3] diagonal=-1", "x=[2] diagonal=2", "x=[3,4] diagonal=1"}});
+  composite(table, "one_hot(Tensor x, int num_classes=-1) -> Tensor", &one_hot)
+      .samples({.calls = {"x=[3]:i64<4 num_classes=5", "x=[2,2]:i64<3"}});
 }
 
 // ---- Functions and methods --------------------------------------------------------------------------------------------

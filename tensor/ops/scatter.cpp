@@ -361,7 +361,11 @@ void register_scatter_ops(OpTable& table) {
             nullptr,
             [](Dy<> dy, In<1> index, InSpec<2> source, const Attrs& attrs) {
               return gathered(dy, attrs[0].as_int(), index, source.spec);
-            });
+            })
+      .samples({.calls = {"x=[8,4] dim=0 index=[2,4]:i64<8 source=[2,4]",
+                          "x=[8,4] dim=0 index=[2,4]:i64<8 source=[3,5]",
+                          "x=[3,12] dim=1 index=[2,3]:i64<12 source=2",
+                          "x=[3] dim=0 index=[0]:i64<3 source=[2]"}});
   mutation(table, "scatter_", "scatter", put_scatter);
   entry(table, "scatter_add(Tensor x, int dim, Tensor index, Tensor source) -> Tensor", Kind::Index)
       .infer(infer_scatter)
@@ -369,7 +373,11 @@ void register_scatter_ops(OpTable& table) {
       .grad([](Dy<> dy) -> Tensor { return dy; }, nullptr,
             [](Dy<> dy, In<1> index, InSpec<2> source, const Attrs& attrs) {
               return gathered(dy, attrs[0].as_int(), index, source.spec);
-            });
+            })
+      .samples({.calls = {"x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4]",
+                          "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7]",
+                          "x=[2,3,4] dim=1 index=[2,2,4]:i64<3 source=[2,2,4]",
+                          "x=[3] dim=0 index=[0]:i64<3 source=[0]"}});
   mutation(table, "scatter_add_", "scatter_add", put_scatter_add);
   // reduce: sum, prod, mean (integers round down), amax, amin; without include_self the old value of a target does not count.
   entry(
@@ -384,7 +392,17 @@ void register_scatter_ops(OpTable& table) {
             nullptr,
             [](Dy<> dy, In<0> x, In<1> index, In<2> source, Out<> y, const Attrs& attrs) {
               return scatter_reduce_grad_source(dy, x, index, source, y, attrs);
-            });
+            })
+      .samples({.calls = {"x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4] reduce=sum",
+                          "x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4] reduce=prod",
+                          "x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4] reduce=mean",
+                          "x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4] reduce=amax",
+                          "x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4] reduce=amin",
+                          "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7] reduce=sum include_self=False",
+                          "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7] reduce=prod include_self=False",
+                          "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7] reduce=mean include_self=False",
+                          "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7] reduce=amax include_self=False",
+                          "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7] reduce=amin include_self=False"}});
   mutation(table, "scatter_reduce_", "scatter_reduce", put_scatter_reduce);
 
   // x with alpha · source added to the slices that index names.  Shapes: source as x, but for dim: as long as index.
@@ -395,7 +413,10 @@ void register_scatter_ops(OpTable& table) {
       .grad([](Dy<> dy) -> Tensor { return dy; }, nullptr,
             [](Dy<> dy, In<1> index, InSpec<2> source, Number<3> alpha, const Attrs& attrs) {
               return mul(reshape(index_select(dy, attrs[0].as_int(), index), source.sizes()), Scalar(alpha));
-            });
+            })
+      .samples({.calls = {"x=[5,3] dim=0 index=[4]:i64<5 source=[4,3] alpha=2",
+                          "x=[2,3,4] dim=1 index=[5]:i32<3 source=[2,5,4]",
+                          "x=[3] dim=0 index=[0]:i64<3 source=[0]"}});
   mutation(table, "index_add_", "index_add", put_index_add);
   entry(table, "index_copy(Tensor x, int dim, Tensor index, Tensor source) -> Tensor", Kind::Index)
       .infer(infer_slices)
@@ -405,14 +426,18 @@ void register_scatter_ops(OpTable& table) {
             nullptr,
             [](Dy<> dy, In<1> index, InSpec<2> source, const Attrs& attrs) {
               return reshape(index_select(dy, attrs[0].as_int(), index), source.sizes());
-            });
+            })
+      .samples({.calls = {"x=[5,3] dim=0 index=[4]:i64<5 source=[4,3]",
+                          "x=[2,3,4] dim=-1 index=[2]:i32<4 source=[2,3,2]"}});
   mutation(table, "index_copy_", "index_copy", put_index_copy);
   entry(table, "index_fill(Tensor x, int dim, Tensor index, Number value) -> Tensor", Kind::Index)
       .infer(infer_slices)
       .cpu(run_on_copy<put_index_fill>)
       .grad([](Dy<> dy, In<1> index, const Attrs& attrs) {
         return index_fill(dy, attrs[0].as_int(), index, 0);
-      });
+      })
+      .samples(
+          {.calls = {"x=[5,3] dim=0 index=[2]:i64<5 value=2", "x=[2,3,4] dim=1 index=[2]:i32<3 value=-1"}});
   mutation(table, "index_fill_", "index_fill", put_index_fill);
 }
 

@@ -2,7 +2,9 @@
 // Needs tensor/ops/entry.h. The schema says which argument is an operand or an attribute, and what it is by default.
 #pragma once
 
+#include <algorithm>
 #include <deque>
+#include <numeric>
 #include <utility>
 
 #include "tensor/ops/entry.h"
@@ -167,7 +169,14 @@ inline BoundCall bind_call(const Op& op, const Args& args, const Kwargs& kwargs 
     given[p] = &arg;
   }
   BoundCall call(op);
-  for (size_t p = 0; p < params.size(); ++p) {
+  const auto is_list = [&](size_t p) {
+    return params[p].type == ParamType::TensorList || params[p].type == ParamType::OptionalTensorList;
+  };
+  // A list's tensors come last among the operands.
+  std::vector<size_t> order(params.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_partition(order.begin(), order.end(), [&](size_t p) { return !is_list(p); });
+  for (const size_t p : order) {
     const Param& param = params[p];
     const bool absent = given[p] == nullptr || given[p]->is_none();
     const bool nullable =
@@ -182,11 +191,10 @@ inline BoundCall bind_call(const Op& op, const Args& args, const Kwargs& kwargs 
       WEFT_CHECK(attr.has_value(), op.name(), ": '", param.name, "' has an argument of the wrong type");
       call.add_attr(std::move(*attr));
     } else if (!absent) {
-      const bool is_list = param.type == ParamType::TensorList || param.type == ParamType::OptionalTensorList;
       const bool takes_tensor = param.type != ParamType::Number;
       const bool takes_number =
           param.type == ParamType::Value || param.type == ParamType::OptionalValue || !takes_tensor;
-      const bool fits = given[p]->get<Arg::List>() != nullptr ? is_list
+      const bool fits = given[p]->get<Arg::List>() != nullptr ? is_list(p)
                         : given[p]->get<Tensor>() != nullptr
                             ? takes_tensor
                             : takes_number && detail::number_of(*given[p]).has_value();
