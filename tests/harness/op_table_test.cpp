@@ -112,8 +112,9 @@ void Harness::check_infer(const Sample& sample, const Tensors& tensors, const Ou
     const Tensor& got = outcome.results[i];
     EXPECT_TRUE(got.sizes() == SizesView(specs[i].sizes) && got.dtype() == specs[i].dtype)
         << "infer says " << specs[i].sizes << ' ' << specs[i].dtype << ", the kernel gives " << describe(got);
-    if (specs[i].strides)
+    if (specs[i].strides) {
       EXPECT_EQ(got.strides(), SizesView(*specs[i].strides)) << "infer and kernel disagree on strides";
+    }
   }
 }
 
@@ -141,7 +142,9 @@ void Harness::check_layouts(const Sample& sample, const Tensors& tensors, const 
       EXPECT_EQ(got.error.has_value(), want.error.has_value()) << got.error.value_or(*want.error);
       continue;
     }
-    if (has_fixed_value()) EXPECT_EQ(difference_of_all(got.results, want.results), "");
+    if (has_fixed_value()) {
+      EXPECT_EQ(difference_of_all(got.results, want.results), "");
+    }
     check_infer(sample, views, got);
   }
 }
