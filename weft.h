@@ -34,3 +34,4 @@
 #include "tensor/random/generator.h"
 #include "tensor/state_epoch.h"
 #include "tensor/tensor.h"
+#include "tensor/tensor_data.h"

@@ -1,0 +1,87 @@
+// Tensors of numbers written in the program.
+// Place: the out-of-line half of tensor/tensor_data.h.
+#include "tensor/tensor_data.h"
+
+#include <cstring>
+
+#include "tensor/dispatch.h"
+#include "tensor/ops/check.h"
+#include "tensor/ops/fill.h"
+
+namespace weft {
+namespace {
+
+DType dtype_of_category(Scalar::Category category) {
+  return category == Scalar::Category::Bool      ? DType::Bool
+         : category == Scalar::Category::Integer ? DType::Int64
+                                                 : default_dtype();
+}
+
+struct Walk {
+  SourceLocation where;
+  Sizes sizes;
+  std::vector<Scalar> numbers;
+  Scalar::Category category = Scalar::Category::Bool;
+
+  void visit(const TensorData& data, size_t depth) {
+    if (!data.is_list()) {
+      WEFT_CHECK_AT(where, depth == sizes.size(), "tensor: a number stands among lists; all rows need the same depth");
+      numbers.push_back(data.number());
+      if (data.number().category() > category) category = data.number().category();
+      return;
+    }
+    WEFT_CHECK_AT(where, depth < sizes.size(), "tensor: a list stands among numbers; all rows need the same depth");
+    WEFT_CHECK_AT(where, sizes[depth] == static_cast<int64_t>(data.size()), "tensor: rows of ", sizes[depth], " and of ",
+                  data.size(), " elements stand side by side at depth ", depth, "; they must have the same length");
+    for (const TensorData& item : data) visit(item, depth + 1);
+  }
+};
+
+Tensor with_options(Tensor result, const TensorOptions& options) {
+  if (options.requires_grad()) result.requires_grad_(true);
+  return result;
+}
+
+}  // namespace
+
+Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocation where) {
+  if (!data.is_list()) {
+    // Through an op, so that a number that is known only at run time stays one.
+    const DType dtype =
+        options.has_dtype() ? options.dtype() : dtype_of_category(data.number().category());
+    return full({}, data.number(), options.dtype(dtype), where);
+  }
+  Walk walk{where, {}, {}};
+  // The first element of each level says how long its rows are.
+  for (const TensorData* at = &data; at->is_list(); at = at->begin()) {
+    walk.sizes.push_back(Sym::from_int(static_cast<int64_t>(at->size())));
+    if (at->size() == 0) break;
+  }
+  walk.visit(data, 0);
+  const DType dtype = options.has_dtype()    ? options.dtype()
+                      : walk.numbers.empty() ? default_dtype()
+                                             : dtype_of_category(walk.category);
+  Tensor result = make_tensor(walk.sizes, dtype, options.device());
+  const size_t size = size_of(dtype);
+  char* out = bytes_of(result);
+  for (const Scalar& number : walk.numbers) {
+    std::memcpy(out, Element(number, dtype, "tensor").bytes, size);
+    out += size;
+  }
+  return with_options(std::move(result), options);
+}
+
+Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, const TensorOptions& options,
+                               SourceLocation where) {
+  const DType wanted = options.has_dtype()      ? options.dtype()
+                       : is_floating(dtype)     ? default_dtype()
+                       : dtype == DType::Bool   ? DType::Bool
+                                                : DType::Int64;
+  const Sizes sizes = {Sym::from_int(static_cast<int64_t>(count))};
+  Tensor result = make_tensor(sizes, wanted, options.device());
+  if (count > 0)
+    copy_data(from_blob(const_cast<void*>(data), SymList(sizes), TensorOptions(dtype), where), result);
+  return with_options(std::move(result), options);
+}
+
+}  // namespace weft
