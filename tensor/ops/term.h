@@ -43,7 +43,7 @@ concept TermPair = (std::is_same_v<A, Term> && (std::is_same_v<B, Term> || std::
     return detail::term_call(WEFT_OP(op), {Term(a), Term(b)});            \
   }
 WEFT_TERM_BINARY(operator*, "mul")
-WEFT_TERM_BINARY(operator/, "div")
+WEFT_TERM_BINARY(operator/, "true_divide")
 WEFT_TERM_BINARY(operator&, "bitwise_and")
 WEFT_TERM_BINARY(operator|, "bitwise_or")
 WEFT_TERM_BINARY(operator^, "bitwise_xor")
