@@ -34,6 +34,7 @@ struct Options {
 };
 
 struct Result {
+  std::string mode;
   double accuracy, seconds_per_step, seconds;
 };
 
@@ -84,35 +85,48 @@ Result run(const std::string& mode, const Options& options) {
   NoGradGuard no_grad;
   const double accuracy = train::accuracy(net->forward(test_set.data()), test_set.target());
   if (!options.save.empty()) save(net, options.save);
-  return {accuracy, steps > 0 ? training_seconds / static_cast<double>(steps) : 0, seconds_now() - start};
+  return {mode, accuracy, steps > 0 ? training_seconds / static_cast<double>(steps) : 0,
+          seconds_now() - start};
+}
+
+// Checks a flag's number before it is stored: "--batch: 0 should be a number of 1 or more".
+CLI::Validator at_least(double least) {
+  return CLI::Validator(
+      [least](std::string& text) {
+        double value;
+        const bool ok = CLI::detail::lexical_cast(text, value) && value >= least;
+        return ok ? std::string()
+                  : text + " should be a number of " + CLI::detail::to_string(least) + " or more";
+      },
+      "");
 }
 
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains a small network to read handwritten digits.", "mlp");
-  app.add_option("--epochs", options.epochs, "walks through the training rows")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--lr", options.lr, "learning rate of AdamW")->check(CLI::PositiveNumber);
-  app.add_option("--batch", options.batch, "rows in a step")->check(CLI::PositiveNumber);
-  app.add_option("--seed", options.seed, "of initial weights and the order of rows");
-  app.add_option("--threads", options.threads, "CPU threads")->check(CLI::PositiveNumber);
-  app.add_option("--data", options.data, "CSV file of digits")->capture_default_str();
+  app.option_defaults()->always_capture_default();
+  app.add_option("--epochs", options.epochs, "walks through the training rows")->check(at_least(0));
+  app.add_option("--lr", options.lr, "learning rate of AdamW")->check(at_least(0));
+  app.add_option("--batch", options.batch, "rows in a step")->check(at_least(1));
+  app.add_option("--seed", options.seed, "of initial weights and the order of rows")->check(at_least(0));
+  app.add_option("--threads", options.threads, "CPU threads; 0 for all")->check(at_least(0));
+  app.add_option("--data", options.data, "CSV file of digits");
   app.add_option("--save", options.save, "write the trained weights to this safetensors file");
   app.add_option("--load", options.load, "begin with the weights of this safetensors file");
-  app.add_option("--mode", options.mode, "how to run: eager; every mode if not given")
-      ->check(CLI::IsMember(kModes));
+  app.add_option("--mode", options.mode, "every mode if not given")->check(CLI::IsMember(kModes));
 
   try {
     app.parse(argc, argv);
     if (options.threads > 0) set_num_threads(options.threads);
 
-    std::printf("%-8s %14s %10s %9s\n", "mode", "test accuracy", "per step", "total");
-    for (const std::string& mode : kModes) {
-      if (!options.mode.empty() && options.mode != mode) continue;
-      const Result result = run(mode, options);
-      std::printf("%-8s %12.2f %% %7.0f µs %7.2f s\n", mode.c_str(), 100 * result.accuracy,
+    std::vector<Result> results;
+    for (const std::string& mode : kModes)
+      if (options.mode.empty() || options.mode == mode) results.push_back(run(mode, options));
+
+    std::printf("%-8s %14s %12s %9s\n", "mode", "test accuracy", "time a step", "in all");
+    for (const Result& result : results)
+      std::printf("%-8s %12.2f %% %9.0f us %7.2f s\n", result.mode.c_str(), 100 * result.accuracy,
                   1e6 * result.seconds_per_step, result.seconds);
-    }
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const std::exception& error) {  // a wrong flag, a file that is missing or does not fit

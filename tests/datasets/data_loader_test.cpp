@@ -177,6 +177,51 @@ TEST(Dataset, OneThatGivesNothingIsAnErrorNotARecursion) {
             "dataset: it overrides neither get() nor get_batch(); it must give one of them");
 }
 
+TEST(Dataset, SingleExamplesAreStackedToABatch) {
+  // Windows of three numbers; the target is the number that follows.
+  struct Windows : data::Dataset {
+    int64_t size() const override { return 10; }
+    data::Example get(int64_t index) const override {
+      Tensor x = make_tensor({Sym::from_int(3)}, kInt64), y = make_tensor({}, kInt64);
+      for (int64_t i = 0; i < 3; ++i) data_of<int64_t>(x)[i] = index + i;
+      *data_of<int64_t>(y) = index + 3;
+      return {x, y};
+    }
+  };
+  data::DataLoader loader(Windows(), 4);
+  std::vector<int64_t> targets;
+  for (auto [x, y] : loader) {
+    ASSERT_EQ(x.dim(), 2);
+    ASSERT_EQ(y.dim(), 1);
+    for (int64_t i = 0; i < y.size(0); ++i) {
+      EXPECT_EQ(data_of<int64_t>(x)[3 * i + 2] + 1, data_of<int64_t>(y)[i]);
+      targets.push_back(data_of<int64_t>(y)[i]);
+    }
+  }
+  EXPECT_EQ(targets, (std::vector<int64_t>{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+}
+
+TEST(Dataset, ARowIsABatchOfOneWithoutItsDimension) {
+  const auto [x, y] = numbered(5).get(3);
+  EXPECT_TRUE(x.sizes() == (std::vector<int64_t>{2}));
+  EXPECT_EQ(y.dim(), 0);
+  EXPECT_EQ(y.item<int64_t>(), 3);
+}
+
+TEST(Dataset, NormalizeShiftsAndScales) {
+  const auto dataset = data::map(numbered(3), data::transforms::Normalize{10, 2});
+  const std::vector<int64_t> rows = {2};
+  EXPECT_EQ(dataset->get_batch(rows).data.to_vector<float>(), (std::vector<float>{5, 5.5f}));
+}
+
+TEST(TensorDataset, AStridedTensorIsReadByItsRows) {
+  const Tensor x = counting_tensor({2, 3}, kInt16), turned = x.t();
+  const std::vector<int64_t> rows = {2, 0};
+  const int16_t* v = data_of<int16_t>(x);
+  EXPECT_EQ(data::TensorDataset(turned).get_batch(rows).data.to_vector<int16_t>(),
+            (std::vector<int16_t>{v[2], v[5], v[0], v[3]}));
+}
+
 TEST(Dataset, MapChangesEachBatch) {
   int calls = 0;
   data::DataLoader loader(data::map(numbered(4),

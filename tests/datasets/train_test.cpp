@@ -87,6 +87,27 @@ TEST(Metrics, AMeanCountsRows) {
   EXPECT_EQ(mean.count(), 4);
 }
 
+TEST(Metrics, AccuracyCountsRowsWhoseLargestLogitIsTheTarget) {
+  Tensor logits = make_tensor({Sym::from_int(3), Sym::from_int(2)}, kFloat32);
+  const float values[] = {1, 2, 5, -1, 0, 0.5f};
+  std::copy(values, values + 6, data_of<float>(logits));
+  Tensor target = make_tensor({Sym::from_int(3)}, kInt64);
+  const int64_t classes[] = {1, 1, 1};
+  std::copy(classes, classes + 3, data_of<int64_t>(target));
+  EXPECT_EQ(train::accuracy(logits, target), 2.0 / 3);
+  train::Accuracy accuracy;
+  accuracy.add(logits, target);
+  accuracy.add(logits.narrow(0, 0, 1), target.narrow(0, 0, 1));
+  EXPECT_EQ(accuracy.right(), 3);
+  EXPECT_EQ(accuracy.value(), 0.75);
+  EXPECT_EQ(error_of([&] { train::accuracy(logits, target.narrow(0, 0, 2)); }),
+            "accuracy: the logits are [3, 2] and the target [2]; they should be [n, classes] and [n]");
+  EXPECT_EQ(error_of([&] { train::accuracy(logits, target.to(kFloat32)); }),
+            "accuracy: the target is float32; it should hold class numbers");
+  EXPECT_EQ(error_of([&] { train::accuracy(logits.narrow(0, 0, 0), target.narrow(0, 0, 0)); }),
+            "accuracy: there are no rows");
+}
+
 TEST(Log, WritesCsvUnderTheNamesOfTheFirstLine) {
   const TemporaryFolder folder;
   train::Log log(folder / "run.csv");
