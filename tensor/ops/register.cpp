@@ -20,6 +20,7 @@ void register_all_ops(OpTable& table) {
   register_index_ops(table);
   register_create_ops(table);
   register_extern_ops(table);
+  register_random_ops(table);
   register_composite_ops(table);
   register_loss_ops(table);
   register_mutation_ops(table);

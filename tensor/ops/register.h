@@ -16,6 +16,7 @@ void register_create_ops(OpTable& table);
 void register_extern_ops(OpTable& table);
 void register_matmul_ops(OpTable& table);
 void register_sort_ops(OpTable& table);
+void register_random_ops(OpTable& table);
 void register_composite_ops(OpTable& table);
 void register_loss_ops(OpTable& table);
 // After all others: each names the op it is based on.

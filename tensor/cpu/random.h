@@ -1,0 +1,55 @@
+// Filling arrays with random numbers by the rules of tensor/random/philox.h, on vectors and threads.
+// Needs isa and base; random.isa.cpp holds the kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/base/dtype.h"
+#include "tensor/cpu/isa.h"
+
+namespace weft::cpu {
+
+// Note [Box and Muller's pairs]
+// Normal numbers 2j and 2j + 1 come from the two words u, v (as uniforms) that these elements draw:
+//   r = sqrt(-2 ln(1 - u)),  element 2j is r · cos(2π v),  element 2j + 1 is r · sin(2π v)
+// in float for f32 and the halves, which round once at the end, and in double for f64.
+//
+// Note [Chances]
+// A bool that is true with chance p compares its 32-bit word with p · 2^32, so p is met to 2^-33 in every dtype, and 0 and 1
+// exactly.
+
+// What is drawn. `offset` is the first counter of the op.
+struct RandomCall {
+  uint64_t seed, offset;
+  double a = 0,
+         b = 1;  // uniform on [a, b); normal of mean a and deviation b; chance a; dropout: chance a, factor b
+  int64_t low = 0, high = 1;  // integers in [low, high)
+};
+
+// Elements first … first + n of out (and in), dense; first is a multiple of kRandomAlignment.
+using RandomKernel = void (*)(const RandomCall&, int64_t first, int64_t n, const void* in, void* out);
+inline constexpr int64_t kRandomAlignment = 256;
+
+enum class Draw : uint8_t {
+  Uniform,   // f32 f64 bf16 f16
+  Normal,    // the same
+  Integer,   // all dtypes
+  Chance,    // all dtypes: 1 with chance a, else 0
+  ChanceOf,  // floating: 1 with the chance that stands in `in`
+  Dropout,   // floating: in · b with chance a, else 0
+  Bits64,    // i64: the 64-bit words themselves
+};
+inline constexpr int kNumDraws = 7;
+
+struct RandomKernels {
+  RandomKernel kernels[kNumDraws][kNumDTypes];  // null where a dtype has none
+};
+WEFT_PER_ISA(const RandomKernels&, random_kernels)
+
+// Fills n elements on all threads. `in` is dense, or null for draws that read nothing.
+void run_random(Draw draw, DType dtype, const RandomCall& call, int64_t n, const void* in, void* out);
+
+// How many counters n elements of such a draw take.
+uint64_t counters_of(Draw draw, DType dtype, int64_t low, int64_t high, int64_t n);
+
+}  // namespace weft::cpu
