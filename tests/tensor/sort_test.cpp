@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "autograd/gradcheck.h"
 #include "tensor/base/half.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/dispatch.h"
@@ -170,6 +171,22 @@ std::string message_of(F f) {
     return error.what();
   }
   return "no error";
+}
+
+TEST(Sort, GradientsGoBackToWhereTheValuesStood) {
+  for (const int64_t dim : {0, 1}) {
+    Tensor x = from<double>({2, 3}, {3, 1, 2, 6, 4, 5});
+    x.requires_grad_();
+    using List = std::vector<Tensor>;
+    EXPECT_TRUE(
+        autograd::gradcheck([&](const List& in) { return std::get<0>(sort(in[0], dim, true)); }, List{x}));
+    EXPECT_TRUE(
+        autograd::gradcheck([&](const List& in) { return std::get<0>(topk(in[0], 1, dim)); }, List{x}));
+  }
+  Tensor scalar = from<double>({}, {3});
+  scalar.requires_grad_();
+  std::get<0>(sort(scalar)).backward();
+  EXPECT_EQ(values<double>(scalar.grad()), std::vector<double>{1});
 }
 
 TEST(Sort, ErrorsNameWhatWasGiven) {
