@@ -11,6 +11,7 @@
 namespace weft {
 
 class Sym;
+class SymArg;
 
 enum class SymOp : uint8_t { Add, Sub, Mul, FloorDiv, TruncDiv, Mod, Min, Max };
 enum class SymCompare : uint8_t { Eq, Ne, Lt, Le, Gt, Ge };
@@ -61,11 +62,14 @@ class Sym {
   }  // NOLINT
   explicit operator bool() const;
 
-  Sym& operator+=(Sym other);
-  Sym& operator-=(Sym other);
-  Sym& operator*=(Sym other);
-  Sym& operator/=(Sym other);
-  Sym& operator++() { return *this += Sym(1); }
+  Sym& operator+=(SymArg other);
+  Sym& operator-=(SymArg other);
+  Sym& operator*=(SymArg other);
+  Sym& operator/=(SymArg other);
+  Sym& operator++();
+  Sym& operator--();
+  Sym operator++(int);
+  Sym operator--(int);
 
  private:
   explicit constexpr Sym(int64_t bits) : bits_(bits) {}
@@ -177,10 +181,22 @@ template <class A, class B>
 requires detail::SymPair<A, B>
 bool operator>=(A left, B right) { return right <= left; }
 
-inline Sym& Sym::operator+=(Sym other) { return *this = *this + other; }
-inline Sym& Sym::operator-=(Sym other) { return *this = *this - other; }
-inline Sym& Sym::operator*=(Sym other) { return *this = *this * other; }
-inline Sym& Sym::operator/=(Sym other) { return *this = *this / other; }
+inline Sym& Sym::operator+=(SymArg other) { return *this = *this + Sym(other); }
+inline Sym& Sym::operator-=(SymArg other) { return *this = *this - Sym(other); }
+inline Sym& Sym::operator*=(SymArg other) { return *this = *this * Sym(other); }
+inline Sym& Sym::operator/=(SymArg other) { return *this = *this / Sym(other); }
+inline Sym& Sym::operator++() { return *this += 1; }
+inline Sym& Sym::operator--() { return *this -= 1; }
+inline Sym Sym::operator++(int) {
+  const Sym before = *this;
+  *this += 1;
+  return before;
+}
+inline Sym Sym::operator--(int) {
+  const Sym before = *this;
+  *this -= 1;
+  return before;
+}
 inline Sym::operator bool() const { return *this != 0; }
 
 // The same questions for code that is generic over int64_t and Sym.

@@ -169,6 +169,8 @@ class Tensor {
   Tensor operator[](const Tensor& i) const;
   Tensor index(const std::vector<indexing::TensorIndex>& indices, WEFT_HERE) const;
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Operand& value, WEFT_HERE);
+  // Braces mean these indices, also where they hold tensors alone.
+  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Operand& value, WEFT_HERE);
 
   Tensor& operator+=(Rhs other);
   Tensor& operator-=(Rhs other);

@@ -58,15 +58,22 @@ void become_view(const Tensor& self, const char* name, const Op& op, const Attrs
 }  // namespace
 
 Tensor& Tensor::unsqueeze_(int64_t dim, SourceLocation where) {
-  become_view(*this, "unsqueeze_", WEFT_OP("unsqueeze"), {dim}, where);
+  Attrs attrs;
+  attrs.push_back(dim);
+  become_view(*this, "unsqueeze_", WEFT_OP("unsqueeze"), attrs, where);
   return *this;
 }
 Tensor& Tensor::squeeze_(int64_t dim, SourceLocation where) {
-  become_view(*this, "squeeze_", WEFT_OP("squeeze"), {DimList(dim)}, where);
+  Attrs attrs;
+  attrs.push_back(DimList(dim));
+  become_view(*this, "squeeze_", WEFT_OP("squeeze"), attrs, where);
   return *this;
 }
 Tensor& Tensor::transpose_(int64_t dim0, int64_t dim1, SourceLocation where) {
-  become_view(*this, "transpose_", WEFT_OP("transpose"), {dim0, dim1}, where);
+  Attrs attrs;
+  attrs.push_back(dim0);
+  attrs.push_back(dim1);
+  become_view(*this, "transpose_", WEFT_OP("transpose"), attrs, where);
   return *this;
 }
 Tensor& Tensor::t_(SourceLocation where) {

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <weft.h>
 
+#include <algorithm>
+#include <cmath>
+
 namespace weft {
 namespace {
 

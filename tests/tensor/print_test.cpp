@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <weft.h>
 
+#include <cmath>
+
 namespace weft {
 namespace {
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <weft.h>
 
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
