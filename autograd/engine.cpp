@@ -214,7 +214,7 @@ class Walk {
       }
       if (--pending_[next].waits_for == 0) {
         pending_[next].waits_for = -1;
-        ready_.push(edge.node.get());
+        if (is_reached_.empty() || is_reached_[next]) ready_.push(edge.node.get());
       }
     }
   }

@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint32_t kAll = ~0u;
 
-// Bit of operand i in a mask; operands beyond the 32nd are in no mask.
-bool is_in(uint32_t mask, size_t i) { return i < 32 && ((mask >> i) & 1) != 0; }
+// Bit of operand i in a mask; the last bit speaks for all operands beyond it, which are those of a list.
+bool is_in(uint32_t mask, size_t i) { return ((mask >> std::min<size_t>(i, 31)) & 1) != 0; }
 
 bool is_one(const Scalar& number) {
   return !number.is_traced() && !number.is_symbolic() && number.to_double() == 1;
@@ -69,7 +69,7 @@ OpNode::OpNode(const Op& op, const Call& call, const Tensor* overwritten) : op_(
       continue;
     }
     slot.is_tensor = true;
-    if (!is_in(saved, i) && saved != kAll) continue;
+    if (!is_in(saved, i)) continue;
     const Tensor& x = *operands[i].tensor;
     has_saved_ = true;
     if (overwritten == nullptr || x->storage == nullptr || x->storage != (*overwritten)->storage) {

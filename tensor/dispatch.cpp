@@ -144,8 +144,13 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
   }
 }
 
-void become(const Op& op, const Tensor& self, const Tensor& view) {
-  tape_hook.become(op, self, view);
+void become(const Op& op, const Tensor& self, const Tensor& view, SourceLocation where) {
+  try {
+    tape_hook.become(op, self, view);
+  } catch (Error& error) {
+    error.add_place(where);
+    throw;
+  }
   self->layout = view->layout;
   self->numel = view->numel;
   self->is_contiguous = view->is_contiguous;

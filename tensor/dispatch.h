@@ -37,7 +37,7 @@ inline void call_mutation(const Op& op, std::initializer_list<Operand> operands,
 }
 
 // For in-place ops on metadata (unsqueeze_): self, whose view is `view`, becomes that view; the data stay.
-void become(const Op& op, const Tensor& self, const Tensor& view);
+void become(const Op& op, const Tensor& self, const Tensor& view, SourceLocation where);
 
 // ---- Hooks ----------------------------------------------------------------------------------------------------------
 

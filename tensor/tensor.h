@@ -150,6 +150,15 @@ class Tensor {
   void retain_grad() const;
   // Calls the hook with the gradient when it is known; the hook may return a replacement. Returns an id for remove_hook.
   unsigned register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  // A hook that only looks.
+  template <class F>
+  requires std::is_void_v<std::invoke_result_t<F, const Tensor&>>
+  unsigned register_hook(F hook) const {
+    return register_hook(std::function<Tensor(const Tensor&)>([hook = std::move(hook)](const Tensor& gradient) mutable {
+      hook(gradient);
+      return Tensor();
+    }));
+  }
   void remove_hook(unsigned id) const;
   // The same data without history.
   Tensor detach(WEFT_HERE) const;
