@@ -169,6 +169,8 @@ class Tensor {
   Tensor operator[](const Tensor& i) const;
   Tensor index(const std::vector<indexing::TensorIndex>& indices, WEFT_HERE) const;
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Operand& value, WEFT_HERE);
+  // What index_put_({i, j}, value) means: also a list of tensors alone.
+  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Operand& value, WEFT_HERE);
 
   Tensor& operator+=(Rhs other);
   Tensor& operator-=(Rhs other);
@@ -212,6 +214,11 @@ class TensorIndex {
   weft::Tensor tensor;
 };
 }  // namespace indexing
+
+inline Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Operand& value,
+                                  SourceLocation where) {
+  return index_put_(std::vector<indexing::TensorIndex>(indices), value, where);
+}
 
 // The right operand of an operator: a tensor or a number, with the line that wrote it.
 struct Rhs {
