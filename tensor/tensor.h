@@ -224,6 +224,11 @@ class TensorIndex {
 };
 }  // namespace indexing
 
+inline Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, const Operand& value,
+                                  SourceLocation where) {
+  return index_put_(std::vector<indexing::TensorIndex>(indices), value, where);
+}
+
 // The right operand of an operator: a tensor or a number, with the line that wrote it.
 struct Rhs {
   Rhs(const Tensor& t, WEFT_HERE) : operand(t), where(where) {}  // NOLINT

@@ -48,7 +48,7 @@ TEST(Cat, PromotesAndSkipsTheOldEmptyTensor) {
   expect_array(both, Array(from_values({1, 2, 0.5, 1.5}, {2, 2}, DType::Float64)));
   expect_array(cat({none, a, none}, 1), Array(a));
   EXPECT_EQ(cat({none, a}).dtype(), DType::Float32);
-  expect_array(cat({none, none}), Array({0}));
+  expect_array(cat({none, none}), Array(Place{0}));
 }
 
 TEST(Cat, ErrorsNameTheTensor) {
