@@ -80,8 +80,6 @@ void translate(Request& request) {
     // x, i0, i1, … -> x, [i0, i1, …]
     Arg::List indices(args.begin() + 1, args.end());
     args = {args[0], std::move(indices)};
-  } else if (request.op == "split" && args.size() > 1 && args[1].get<Arg::List>() != nullptr) {
-    request.op = "split_with_sizes";
   }
 }
 

@@ -130,12 +130,14 @@ void Harness::check_layouts(const Sample& sample, const Tensors& tensors, const 
                         : pattern == 3 ? (k % 2 == 0 ? Transposed : Contiguous)
                                        : (k % 2 == 0 ? Contiguous : Gaps);
       // Nothing is written into an expanded tensor; repeated indices are another call.
-      if (how == Expanded && ((op().kind == Kind::Mutation && k == 0) || sample.tensors()[k].dtype)) how = Gaps;
+      if (how == Expanded && ((op().kind == Kind::Mutation && k == 0) || sample.tensors()[k].dtype))
+        how = Gaps;
       views.push_back(arranged(tensors[k], how));
       copies.push_back(copy_of(views.back()));
     }
     SCOPED_TRACE("layout pattern " + std::to_string(pattern));
-    const Outcome got = run(op(), sample, views), want = pattern == 2 ? run(op(), sample, copies) : contiguous;
+    const Outcome got = run(op(), sample, views),
+                  want = pattern == 2 ? run(op(), sample, copies) : contiguous;
     if (got.error || want.error) {
       // A view may not exist for every layout.
       if (op().kind == Kind::View && !want.error) continue;
@@ -168,7 +170,8 @@ void Harness::check_sample(const Sample& sample, DType dtype) {
   }
   check_layouts(sample, tensors, outcome);
   if (!has_fixed_value()) return;
-  EXPECT_EQ(difference_of_all(run(op(), sample, copies).results, outcome.results), "") << "a second run differs";
+  EXPECT_EQ(difference_of_all(run(op(), sample, copies).results, outcome.results), "")
+      << "a second run differs";
   check_decomposition(sample, tensors, outcome);
   if (op().kind == Kind::Pointwise) check_conversion(sample, tensors, outcome);
 }
@@ -202,7 +205,8 @@ void Harness::check_conversion(const Sample& sample, const Tensors& tensors, con
   ASSERT_FALSE(exact.error) << *exact.error;
   const Tensor rounded = make_tensor(exact.results[0]->layout.sizes, result);
   copy_data(exact.results[0], rounded);
-  EXPECT_EQ(difference_of_bits(outcome.results[0], rounded), "") << "computed in " << wide << " and rounded once";
+  EXPECT_EQ(difference_of_bits(outcome.results[0], rounded), "")
+      << "computed in " << wide << " and rounded once";
 }
 
 void Harness::check_in_place(const Sample& sample, const Tensors& tensors) {
@@ -310,7 +314,8 @@ void Harness::check_gradients(const Sample& sample) {
 TEST_P(Harness, HoldsForEveryDTypeAndLayout) {
   std::vector<Sample> samples = samples_of(op());
   ASSERT_EQ(samples.empty(), is_in(kNotCalled, op()))
-      << op().name() << (samples.empty() ? " has no call to try: give its entry Samples::calls" : " can be called now");
+      << op().name()
+      << (samples.empty() ? " has no call to try: give its entry Samples::calls" : " can be called now");
   if (samples.empty()) GTEST_SKIP() << "not called";
   for (const Sample& sample : samples)
     for (DType dtype : kAllDTypes) check_sample(sample, dtype);
@@ -329,12 +334,14 @@ TEST_P(Harness, GradientsAgreeWithFiniteDifferences) {
     if (worked_.contains(sample.text) || sample.must_work) check_gradients(sample);
 }
 
-INSTANTIATE_TEST_SUITE_P(OpTable, Harness, ::testing::ValuesIn(OpTable::instance().all()), [](const auto& info) {
-  std::string name = info.param->name();
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(OpTable, Harness, ::testing::ValuesIn(OpTable::instance().all()),
+                         [](const auto& info) {
+                           std::string name = info.param->name();
+                           std::replace_if(
+                               name.begin(), name.end(),
+                               [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+                           return name;
+                         });
 
 // What a formula does not read must not be kept alive until backward.
 TEST(SavedForBackward, OnlyWhatTheFormulaReads) {
@@ -344,9 +351,9 @@ TEST(SavedForBackward, OnlyWhatTheFormulaReads) {
     uint32_t inputs, outputs;
   };
   constexpr Row rows[] = {
-      {"add", 0, 0, 0},      {"mul", 0, 0b10, 0},     {"mul", 1, 0b01, 0},     {"relu", 0, 0, 1},
-      {"exp", 0, 0, 1},      {"sigmoid", 0, 0, 1},    {"silu", 0, 1, 0},       {"sin", 0, 1, 0},
-      {"where", 1, 0b001, 0}, {"lerp", 0, 0b100, 0},  {"true_divide", 0, 0b10, 0},
+      {"add", 0, 0, 0},       {"mul", 0, 0b10, 0},   {"mul", 1, 0b01, 0},         {"relu", 0, 0, 1},
+      {"exp", 0, 0, 1},       {"sigmoid", 0, 0, 1},  {"silu", 0, 1, 0},           {"sin", 0, 1, 0},
+      {"where", 1, 0b001, 0}, {"lerp", 0, 0b100, 0}, {"true_divide", 0, 0b10, 0},
   };
   for (const Row& row : rows) {
     const GradRule& rule = OpTable::instance().get(row.op).grads.at(row.operand);

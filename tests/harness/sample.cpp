@@ -35,7 +35,8 @@ std::optional<double> parse_number(std::string_view text) {
 }
 
 std::vector<int64_t> parse_integers(std::string_view text) {
-  WEFT_CHECK(text.size() >= 2 && text.front() == '[' && text.back() == ']', "sample: '", text, "' is no list");
+  WEFT_CHECK(text.size() >= 2 && text.front() == '[' && text.back() == ']', "sample: '", text,
+             "' is no list");
   text = text.substr(1, text.size() - 2);
   std::vector<int64_t> integers;
   while (!text.empty()) {
@@ -95,14 +96,17 @@ Arg parse_arg(const std::string& text) {
   return text.front() == '\'' || text.front() == '"' ? text.substr(1, text.size() - 2) : text;
 }
 
-bool is_list(ParamType type) { return type == ParamType::TensorList || type == ParamType::OptionalTensorList; }
+bool is_list(ParamType type) {
+  return type == ParamType::TensorList || type == ParamType::OptionalTensorList;
+}
 
 Sample parse_sample(const Op& op, const std::string& text) {
   Sample sample{text, true, {}};
   for (const auto& [name, value] : split_text(text)) {
     size_t p = 0;
     while (p < op.schema.params.size() && op.schema.params[p].name != name) ++p;
-    WEFT_CHECK(p < op.schema.params.size(), op.name(), ": sample '", text, "' names no parameter '", name, "'");
+    WEFT_CHECK(p < op.schema.params.size(), op.name(), ": sample '", text, "' names no parameter '", name,
+               "'");
     const ParamType type = op.schema.params[p].type;
     Sample::Entry entry{p, {}, false, {}};
     if (is_list(type)) {
@@ -121,8 +125,8 @@ Sample parse_sample(const Op& op, const std::string& text) {
 // ---- Made up --------------------------------------------------------------------------------------------------------
 
 // Every tensor of these sizes (the second may differ), everything else by default, dimensions as given.
-std::optional<Sample> made_up(const Op& op, const std::vector<int64_t>& sizes, const std::vector<int64_t>& other,
-                              int64_t dim, bool must_work) {
+std::optional<Sample> made_up(const Op& op, const std::vector<int64_t>& sizes,
+                              const std::vector<int64_t>& other, int64_t dim, bool must_work) {
   Sample sample{"", must_work, {}};
   std::ostringstream text;
   size_t tensors = 0;
@@ -185,11 +189,13 @@ struct Filler {
       return value;
     }
     double value = s.low + (s.high - s.low) * fraction(i * 31 + tensor * 7919 + 1);
-    if (s.nonzero_second && tensor > 0 && std::abs(value) < 0.2) value = value < 0 ? value - 0.4 : value + 0.4;
+    if (s.nonzero_second && tensor > 0 && std::abs(value) < 0.2)
+      value = value < 0 ? value - 0.4 : value + 0.4;
     if (fill == Fill::Specials && s.specials) {
       using Limits = std::numeric_limits<float>;
-      constexpr double specials[] = {0,  -0.0, 1, -1, Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(),
-                                     1e-40, -1e-40, 3e38, -3e38, 0.5, 2};
+      constexpr double specials[] = {
+          0,    -0.0,  1,   -1, Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(), 1e-40, -1e-40,
+          3e38, -3e38, 0.5, 2};
       const size_t pick = static_cast<size_t>(fraction(i * 17 + tensor * 104729 + 3) * 26);
       if (pick < std::size(specials)) return specials[pick];
     }
@@ -200,7 +206,7 @@ struct Filler {
     const Samples& s = op.samples;
     if (s.distinct) return static_cast<int64_t>(floating(i, n) * 16);
     const double r = fraction(i * 31 + tensor * 7919 + 2);
-    int64_t value = s.low >= 0           ? 1 + static_cast<int64_t>(r * s.high)
+    int64_t value = s.low >= 0              ? 1 + static_cast<int64_t>(r * s.high)
                     : dtype == DType::UInt8 ? static_cast<int64_t>(r * 250)
                                             : static_cast<int64_t>(r * 240) - 120;
     if (s.nonzero_second && tensor > 0 && value == 0) value = 3;
@@ -217,7 +223,8 @@ void fill_tensor(const Tensor& x, const TensorSpec& spec, const Filler& filler) 
     while (spec.below > 0 && std::gcd(step, spec.below) != 1) ++step;
     for (size_t i = 0; i < n; ++i) {
       if constexpr (std::is_same_v<T, bool>) {
-        to[i] = fraction(i * 13 + filler.tensor * 977 + 5) < 0.6 || (filler.op.samples.nonzero_second && filler.tensor > 0);
+        to[i] = fraction(i * 13 + filler.tensor * 977 + 5) < 0.6 ||
+                (filler.op.samples.nonzero_second && filler.tensor > 0);
       } else if constexpr (std::is_same_v<T, BFloat16>) {
         to[i] = to_bfloat16(filler.floating(i, n));
       } else if constexpr (std::is_same_v<T, Float16>) {
@@ -266,7 +273,8 @@ std::vector<Sample> samples_of(const Op& op) {
     if (auto sample = made_up(op, sizes, other, dim, must_work)) samples.push_back(std::move(*sample));
   };
   add({3, 4}, {3, 4}, 0, true);
-  for (std::vector<int64_t> sizes : std::initializer_list<std::vector<int64_t>>{{2, 3, 5}, {37}, {1, 1}, {2, 0, 3}})
+  for (std::vector<int64_t> sizes :
+       std::initializer_list<std::vector<int64_t>>{{2, 3, 5}, {37}, {1, 1}, {2, 0, 3}})
     add(sizes, sizes, -1, false);
   add({}, {}, 0, false);
   if (op.kind == Kind::Pointwise) add({3, 1}, {4}, 0, true);

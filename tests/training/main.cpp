@@ -43,11 +43,13 @@ std::shared_ptr<Model> make_model(const std::string& name) {
   throw Error("model " + name + " is not there yet");
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name, const std::vector<Tensor>& parameters) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
+                                                 const std::vector<Tensor>& parameters) {
   using namespace optim;
   if (name == "sgd") return std::make_unique<SGD>(parameters, SGDOptions(0.1));
   if (name == "sgd_momentum_nesterov_wd")
-    return std::make_unique<SGD>(parameters, SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(1e-3));
+    return std::make_unique<SGD>(parameters,
+                                 SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(1e-3));
   if (name == "adam") return std::make_unique<Adam>(parameters, AdamOptions(1e-2).betas({0.9, 0.99}));
   if (name == "adamw") return std::make_unique<AdamW>(parameters, AdamWOptions(1e-2).weight_decay(0.1));
   if (name == "rmsprop") return std::make_unique<RMSprop>(parameters, RMSpropOptions(1e-3));
@@ -55,7 +57,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name, const 
   throw Error("optimizer " + name + " is not there yet");
 }
 
-std::unique_ptr<optim::LRScheduler> make_schedule(const Json& name, optim::Optimizer& optimizer, int64_t steps) {
+std::unique_ptr<optim::LRScheduler> make_schedule(const Json& name, optim::Optimizer& optimizer,
+                                                  int64_t steps) {
   using namespace optim;
   if (name.is_null()) return nullptr;
   if (name == "cosine") return std::make_unique<CosineAnnealingLR>(optimizer, steps);
@@ -75,14 +78,16 @@ class Digits {
  public:
   explicit Digits(const std::string& folder) {
     const Tensor table = data::read_csv(folder + "/digits.csv");
-    WEFT_CHECK(table.dim() == 2 && table.size(1) == kPixels + 1, folder, "/digits.csv has sizes ", table.sizes());
+    WEFT_CHECK(table.dim() == 2 && table.size(1) == kPixels + 1, folder, "/digits.csv has sizes ",
+               table.sizes());
     values_ = table.to_vector<float>();
     rows_ = table.size(0);
   }
   int64_t rows() const { return rows_; }
   // Rows first, …, first + count - 1, starting again at the end; pixels divided by 16.
   Batch batch(int64_t first, int64_t count) const {
-    Batch batch{make_tensor(SymList{count, kPixels}, DType::Float32), make_tensor(SymList{count}, DType::Int64)};
+    Batch batch{make_tensor(SymList{count, kPixels}, DType::Float32),
+                make_tensor(SymList{count}, DType::Int64)};
     for (int64_t i = 0; i < count; ++i) {
       const float* row = &values_[static_cast<size_t>((first + i) % rows_ * (kPixels + 1))];
       for (int64_t p = 0; p < kPixels; ++p) data_of<float>(batch.x)[i * kPixels + p] = row[p] / 16;
@@ -105,7 +110,8 @@ constexpr double kFirstLosses = 1e-4, kLaterLosses = 2e-3;
 constexpr Tolerance kFinalWeights{2e-3, 2e-4};
 
 void check_near(const char* what, size_t step, double got, double want, double rtol) {
-  WEFT_CHECK(std::abs(got - want) <= rtol * std::abs(want), what, " of step ", step, " is ", got, ", want ", want);
+  WEFT_CHECK(std::abs(got - want) <= rtol * std::abs(want), what, " of step ", step, " is ", got, ", want ",
+             want);
 }
 
 void check_tensors(const char* what, const Json& keys, const NamedTensors& tensors,
@@ -122,8 +128,8 @@ void run(const Json& run, const NamedTensors& tensors, const Digits& digits) {
   const std::string name = run.value("model", run.at("id").get<std::string>().substr(0, 8));
   const std::shared_ptr<Model> model = make_model(name);
   const auto parameters = model->named_parameters();
-  WEFT_CHECK(parameters.size() == run.at("init").size(), "the model has ", parameters.size(), " parameters, the run ",
-             run.at("init").size());
+  WEFT_CHECK(parameters.size() == run.at("init").size(), "the model has ", parameters.size(),
+             " parameters, the run ", run.at("init").size());
   for (const auto& [parameter, key] : run.at("init").items()) {
     const Tensor to = model->get_parameter(parameter), &from = tensors.at(key);
     WEFT_CHECK(to.sizes() == from.sizes(), parameter, " is ", describe(to), " instead of ", describe(from));
@@ -138,28 +144,33 @@ void run(const Json& run, const NamedTensors& tensors, const Digits& digits) {
     optimizer->zero_grad();
     const Tensor loss = cross_entropy(model->forward(x), y);
     loss.backward();
-    check_near("the loss", step, loss.item<double>(), run.at("losses").at(step), i < 5 ? kFirstLosses : kLaterLosses);
+    check_near("the loss", step, loss.item<double>(), run.at("losses").at(step),
+               i < 5 ? kFirstLosses : kLaterLosses);
     if (i == 0) {
-      check_tensors("the gradient", run.at("grads_step0"), tensors,
-                    [&](const std::string& parameter) { return model->get_parameter(parameter).grad(); }, kGradients);
+      check_tensors(
+          "the gradient", run.at("grads_step0"), tensors,
+          [&](const std::string& parameter) { return model->get_parameter(parameter).grad(); }, kGradients);
     }
     if (const Json& limit = run.at("clip_grad_norm"); !limit.is_null()) {
       const Scalar norm = nn::utils::clip_grad_norm_(model->parameters(), limit);
       check_near("the gradient's norm", step, norm.to_double(), run.at("grad_norms").at(step),
                  i < 5 ? kFirstLosses : kLaterLosses);
     }
-    check_near("the learning rate", step, optimizer->param_groups()[0].options().get_lr(), run.at("lrs").at(step), 1e-9);
+    check_near("the learning rate", step, optimizer->param_groups()[0].options().get_lr(),
+               run.at("lrs").at(step), 1e-9);
     optimizer->step();
     if (schedule && i + 1 < steps) schedule->step();
   }
-  check_tensors("the final value", run.at("final"), tensors,
-                [&](const std::string& parameter) { return model->get_parameter(parameter).detach(); }, kFinalWeights);
+  check_tensors(
+      "the final value", run.at("final"), tensors,
+      [&](const std::string& parameter) { return model->get_parameter(parameter).detach(); }, kFinalWeights);
 
   const NoGradGuard no_grad;
   const auto [x, y] = digits.batch(0, digits.rows());
   const double accuracy = argmax(model->forward(x), 1).eq(y).to(kFloat64).mean().item<double>();
   // A row or two may lie on the border between classes.
-  WEFT_CHECK(std::abs(accuracy - run.at("accuracy_all_rows").get<double>()) < 2.5 / static_cast<double>(digits.rows()),
+  WEFT_CHECK(std::abs(accuracy - run.at("accuracy_all_rows").get<double>()) <
+                 2.5 / static_cast<double>(digits.rows()),
              "the accuracy on all rows is ", accuracy, ", want ", run.at("accuracy_all_rows").get<double>());
 }
 

@@ -18,7 +18,8 @@ namespace {
 void print(const std::string& name, const Tensor& x) {
   const Tensor values = x.detach().to(torch::kFloat64).contiguous();
   std::printf("%s [", name.c_str());
-  for (int64_t d = 0; d < values.dim(); ++d) std::printf(d == 0 ? "%d" : ", %d", static_cast<int>(values.size(d)));
+  for (int64_t d = 0; d < values.dim(); ++d)
+    std::printf(d == 0 ? "%d" : ", %d", static_cast<int>(values.size(d)));
   std::printf("]");
   const double* data = values.data_ptr<double>();
   for (int64_t i = 0; i < values.numel(); ++i) std::printf(" %.6f", std::abs(data[i]) < 5e-7 ? 0.0 : data[i]);
@@ -29,7 +30,8 @@ void print(const std::string& name, const Tensor& x) {
 Tensor formula(std::vector<int64_t> sizes, double seed) {
   int64_t n = 1;
   for (int64_t size : sizes) n *= size;
-  return torch::sin(torch::arange(n, torch::TensorOptions().dtype(torch::kFloat64)) * 0.73 + seed).view(sizes);
+  return torch::sin(torch::arange(n, torch::TensorOptions().dtype(torch::kFloat64)) * 0.73 + seed)
+      .view(sizes);
 }
 
 // ---- A model by hand ----------------------------------------------------------------------------------------------
@@ -65,7 +67,8 @@ void train_by_hand() {
   set_by_formula(*net);
   for (const auto& pair : net->named_parameters()) print(pair.key(), pair.value());
   const Tensor x = formula({5, 6}, 0.1), y = torch::arange(5, torch::kInt64) % 3;
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.2).momentum(0.9).weight_decay(1e-3));
+  torch::optim::SGD optimizer(net->parameters(),
+                              torch::optim::SGDOptions(0.2).momentum(0.9).weight_decay(1e-3));
   for (int step = 0; step < 6; ++step) {
     optimizer.zero_grad();
     Tensor loss = torch::nn::functional::cross_entropy(net->forward(x), y);
@@ -84,8 +87,8 @@ void train_by_hand() {
 
 void train_a_sequential() {
   std::printf("-- a Sequential, Adam\n");
-  torch::nn::Sequential net(torch::nn::Linear(4, 6), torch::nn::ReLU(), torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})),
-                            torch::nn::Linear(6, 1));
+  torch::nn::Sequential net(torch::nn::Linear(4, 6), torch::nn::ReLU(),
+                            torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})), torch::nn::Linear(6, 1));
   net->to(torch::kFloat64);
   set_by_formula(*net);
   const Tensor x = formula({7, 4}, 0.4), y = x.sum(1, true).sigmoid();
@@ -109,7 +112,8 @@ struct Cube : torch::autograd::Function<Cube> {
     ctx->save_for_backward({x});
     return x * x * x;
   }
-  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::tensor_list grads) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grads) {
     return {3 * ctx->get_saved_variables()[0].square() * grads[0]};
   }
 };
@@ -126,7 +130,8 @@ void tour_of_autograd() {
   x.mutable_grad().zero_();
 
   Tensor y = (x.sin() * x).sum();
-  Tensor first = torch::autograd::grad({y}, {x}, /*grad_outputs=*/{}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+  Tensor first =
+      torch::autograd::grad({y}, {x}, /*grad_outputs=*/{}, /*retain_graph=*/true, /*create_graph=*/true)[0];
   Tensor second = torch::autograd::grad({first.sum()}, {x})[0];
   print("first", first);
   print("second", second);
@@ -187,7 +192,8 @@ void tour_of_tensors() {
   print("int", torch::arange(7) / 2);
   print("floor", torch::div(torch::arange(-3, 4), 2, "floor"));
   print("bools", (x > 0).logical_and(x < 0.5));
-  std::printf("sizes %d %d %d\n", static_cast<int>(x.dim()), static_cast<int>(x.size(-1)), static_cast<int>(x.numel()));
+  std::printf("sizes %d %d %d\n", static_cast<int>(x.dim()), static_cast<int>(x.size(-1)),
+              static_cast<int>(x.numel()));
   std::printf("all close: %d\n", torch::allclose(x + x, 2 * x) ? 1 : 0);
   try {
     TORCH_CHECK(x.size(0) == 4, "x has ", 3, " rows");
