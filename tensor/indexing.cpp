@@ -120,10 +120,6 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Operan
   return *this;
 }
 
-Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Operand& value, SourceLocation where) {
-  return index_put_(std::vector<TensorIndex>(indices), value, where);
-}
-
 Tensor Tensor::operator[](const Tensor& i) const { return index({i}, SourceLocation()); }
 
 }  // namespace weft
