@@ -145,6 +145,7 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
 }
 
 void become(const Op& op, const Tensor& self, const Tensor& view, SourceLocation where) {
+  if (view.is_same(self)) return;
   try {
     tape_hook.become(op, self, view);
   } catch (Error& error) {

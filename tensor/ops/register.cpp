@@ -24,7 +24,7 @@ void register_all_ops(OpTable& table) {
   register_composite_ops(table);
   register_loss_ops(table);
   register_mutation_ops(table);
-  register_view_in_place_ops(table);
+  register_metadata_ops(table);
 }
 
 }  // namespace weft

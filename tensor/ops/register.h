@@ -21,7 +21,7 @@ void register_composite_ops(OpTable& table);
 void register_loss_ops(OpTable& table);
 // After all others: each names the op it is based on.
 void register_mutation_ops(OpTable& table);
-void register_view_in_place_ops(OpTable& table);
+void register_metadata_ops(OpTable& table);
 
 void register_all_ops(OpTable& table);
 

@@ -298,6 +298,26 @@ TEST(InPlace, AFreshDimensionAndThenAWrite) {
   EXPECT_EQ(list(x.grad()), (List{4, 4}));
 }
 
+TEST(InPlace, AFreshShapeKeepsTheHistoryWithoutGradModeToo) {
+  Tensor x = leaf({1, 2});
+  Tensor y = x * 2;
+  {
+    const NoGradGuard guard;
+    y.unsqueeze_(1).t_();
+  }
+  y.backward(matrix({1, 10}, 1, 2));
+  EXPECT_EQ(list(x.grad()), (List{2, 20}));
+  expect_contains(error_of([&] { x.unsqueeze_(0); }), "unsqueeze_: self is a leaf that requires grad");
+}
+
+TEST(InPlace, AViewThatMissedAFreshShapeOfItsBaseIsRefused) {
+  Tensor x = leaf({1, 2});
+  Tensor y = x * 2;
+  Tensor part = y.slice(0, at(0), at(1));
+  y.unsqueeze_(0);
+  expect_contains(error_of([&] { part.mul_(3); }), "whose sizes were changed in place");
+}
+
 // C22
 TEST(Views, OverlappingOperandsOfAWrite) {
   Tensor base = vector({1, 2, 3, 4, 5, 6, 7, 8, 9});
