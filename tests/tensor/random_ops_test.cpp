@@ -234,7 +234,9 @@ TEST(Dropout, KeepsAndScalesByTheWord) {
     for (int64_t i = 0; i < n; ++i) {
       const bool kept = philox_word32(kSeed, 7, static_cast<uint64_t>(i)) < 0.75 * 0x1p32;
       ASSERT_EQ(data_of<double>(y)[i] == 0, !kept);
-      if (kept) ASSERT_EQ(data_of<double>(y)[i], dtype == kFloat64 ? 3 * (1 / 0.75) : 4);
+      if (kept) {
+        ASSERT_EQ(data_of<double>(y)[i], dtype == kFloat64 ? 3 * (1 / 0.75) : 4);
+      }
     }
   }
   // What is dropped leaves no NaN behind.
