@@ -31,6 +31,10 @@ Sym sym_binary(SymOp op, Sym a, Sym b) { return environment().binary(op, a, b); 
 bool sym_compare(SymCompare op, Sym a, Sym b) { return environment().compare(op, a, b); }
 int64_t sym_specialize(Sym a) { return environment().specialize(a); }
 
+void throw_size_out_of_range(int64_t value) {
+  throw_error(concat("size: ", value, " is out of range; sizes, strides and offsets lie above -2^62"));
+}
+
 void throw_size_overflow(const char* op, int64_t a, int64_t b) {
   throw_error(concat("size: ", a, " ", op, " ", b, b == 0 ? " divides by zero" : " does not fit in 64 bits"));
 }

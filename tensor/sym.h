@@ -38,6 +38,7 @@ namespace detail {
 Sym sym_binary(SymOp op, Sym a, Sym b);
 bool sym_compare(SymCompare op, Sym a, Sym b);
 int64_t sym_specialize(Sym a);
+[[noreturn]] void throw_size_out_of_range(int64_t value);
 [[noreturn]] void throw_size_overflow(const char* op, int64_t a, int64_t b);
 }  // namespace detail
 
@@ -47,7 +48,12 @@ class Sym {
  public:
   constexpr Sym() = default;
 
-  static constexpr Sym from_int(int64_t value) { return Sym(value); }
+  // Error for values below -2^62, which no size, stride or offset can have.
+  static constexpr Sym from_int(int64_t value) {
+    if (value < kSymbolicEnd) [[unlikely]]
+      detail::throw_size_out_of_range(value);
+    return Sym(value);
+  }
   static constexpr Sym from_id(uint32_t id) { return Sym(kSymbolicBase + static_cast<int64_t>(id)); }
 
   constexpr bool is_symbolic() const { return bits_ < kSymbolicEnd; }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
+#include "tensor/allocator.h"
 #include "tensor/cpu/convert.h"
 #include "tensor/cpu/parallel.h"
 
@@ -14,6 +16,8 @@ namespace {
 constexpr int64_t kTile = 512;
 // Inner runs from this length on are worth a kernel call of their own.
 constexpr int64_t kLongRun = 256;
+// Elements from which on a transposed input is copied: below, it stays in L2 and tiles do as well.
+constexpr int64_t kWorthTransposing = 65536;
 // An addition streams about 8 elements a nanosecond out of L1 and a parallel region costs some microseconds
 // (bench: micro/parallel), so this many additions are worth a thread.
 constexpr double kAdditionsPerThread = 32768;
@@ -21,6 +25,11 @@ constexpr double kAdditionsPerThread = 32768;
 int64_t grain_of(double cost) {
   return std::max<int64_t>(1024, static_cast<int64_t>(kAdditionsPerThread / std::max(cost, 1.0)));
 }
+
+struct Deallocate {
+  size_t bytes;
+  void operator()(void* memory) const { deallocate(memory, bytes); }
+};
 
 struct Axis {
   int64_t size;
@@ -103,6 +112,16 @@ bool is_constant(const SmallVector<Axis, 6>& axes, size_t k) {
   return true;
 }
 
+// The axis along which array k is contiguous where that is not the inner one: the array is transposed against the
+// iteration. The inner axis if it is not, or if one side is too short for blocks to pay.
+size_t crossing_axis(const SmallVector<Axis, 6>& axes, size_t k) {
+  const size_t inner = axes.size() - 1;
+  if (axes[inner].strides[k] == 1 || axes[inner].strides[k] == 0 || axes[inner].size < 8) return inner;
+  for (size_t d = 0; d < inner; ++d)
+    if (axes[d].strides[k] == 1 && axes[d].size >= 8) return d;
+  return inner;
+}
+
 void splat_element(Splat& splat, const StridedArray& array, DType compute) {
   convert_kernel(array.dtype, compute)(array.data, 0, splat.bytes, 1, kVectorLanes);
 }
@@ -147,6 +166,23 @@ void run_elementwise(const ElementwiseCall& call) {
   const DType written = call.is_predicate ? DType::Bool : call.compute;
   const int64_t compute_bytes = static_cast<int64_t>(size_of(call.compute)),
                 written_bytes = static_cast<int64_t>(size_of(written));
+
+  // A large transposed input is laid out like the output first: whole lines are read and written, where tiles would touch
+  // a line for every element.
+  if (n >= kWorthTransposing && is_dense(axes, operands)) {
+    for (size_t k = 0; k < operands; ++k) {
+      if (call.inputs[k].data == nullptr || crossing_axis(axes, k) == inner) continue;
+      const size_t bytes = static_cast<size_t>(n) * size_of(call.inputs[k].dtype);
+      const std::unique_ptr<void, Deallocate> copy(allocate(bytes), Deallocate{bytes});
+      SmallVector<StridedArray, 4> inputs(call.inputs.begin(), call.inputs.end());
+      inputs[k] = {copy.get(), call.inputs[k].dtype, call.output.strides};
+      copy_strided({call.sizes.data(), call.sizes.size()}, call.inputs[k], inputs[k]);
+      ElementwiseCall rest = call;
+      rest.inputs = {inputs.data(), inputs.size()};
+      run_elementwise(rest);
+      return;
+    }
+  }
 
   // How each array is reached: Direct through its own memory, Constant through a splat, Run along the inner axis, Tile by copying.
   enum class Access : uint8_t { Direct, Constant, Run, Tile };
@@ -244,16 +280,42 @@ void run_elementwise(const ElementwiseCall& call) {
 
 namespace {
 
-// A square of elements that fits L1 on both sides: 32 rows of 32 elements of 8 bytes are 8 KB each.
-constexpr int64_t kSquare = 32;
+// A block is so many rows by one cache line of columns. It is read row by row of the source, whole lines at a time, into
+// a buffer and written in whole lines: neither side needs its lines to stay in a cache, which power-of-two strides defeat.
+constexpr int64_t kBlockRows = 32;
+constexpr int64_t kLineBytes = 64;
 
+// to[r * to_stride + c] = from[c * from_stride + r]
 template <class T>
-void transpose_square(const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
-                      int64_t columns) {
+void transpose_strip(const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
+                     int64_t columns) {
+  constexpr int64_t kColumns = kLineBytes / static_cast<int64_t>(sizeof(T));
   const T* in = reinterpret_cast<const T*>(from);
   T* out = reinterpret_cast<T*>(to);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) out[r * to_stride + c] = in[c * from_stride + r];
+  T block[kColumns][kBlockRows];
+  for (int64_t c = 0; c < columns; c += kColumns) {
+    const int64_t width = std::min(kColumns, columns - c);
+    for (int64_t j = 0; j < width; ++j)
+      std::memcpy(block[j], in + (c + j) * from_stride, static_cast<size_t>(rows) * sizeof(T));
+    for (int64_t r = 0; r < rows; ++r) {
+      T* line = out + r * to_stride + c;
+      if (width == kColumns) {
+        for (int64_t j = 0; j < kColumns; ++j) line[j] = block[j][r];
+      } else {
+        for (int64_t j = 0; j < width; ++j) line[j] = block[j][r];
+      }
+    }
+  }
+}
+
+using TransposeStrip = void (*)(const char*, int64_t, char*, int64_t, int64_t, int64_t);
+TransposeStrip transpose_strip_of(int64_t bytes) {
+  switch (bytes) {
+    case 1: return transpose_strip<uint8_t>;
+    case 2: return transpose_strip<uint16_t>;
+    case 4: return transpose_strip<uint32_t>;
+    default: return transpose_strip<uint64_t>;
+  }
 }
 
 }  // namespace
@@ -272,57 +334,31 @@ void copy_strided(std::span<const int64_t> sizes, const StridedArray& from, cons
   char* const source = static_cast<char*>(from.data);
   char* const target = static_cast<char*>(to.data);
 
-  // A transpose: the source runs along another axis than the target. Squares keep both sides in cache.
-  if (axes.size() >= 2 && from.dtype == to.dtype && axes[inner].strides[1] == 1 &&
-      axes[inner].strides[0] != 1) {
-    size_t other = inner;
-    for (size_t d = 0; d < inner; ++d)
-      if (axes[d].strides[0] == 1) other = d;
-    if (other != inner && axes[other].size >= 8 && axes[inner].size >= 8) {
-      const int64_t rows = axes[other].size, columns = axes[inner].size;
-      const int64_t row_blocks = (rows + kSquare - 1) / kSquare;
-      const int64_t batches = n / (rows * columns);
-      parallel_for(
-          batches * row_blocks, std::max<int64_t>(1, 16384 / (kSquare * columns)),
-          [&](int64_t begin, int64_t end) {
-            for (int64_t block = begin; block < end; ++block) {
-              int64_t rest = block / row_blocks, in_offset = 0, out_offset = 0;
-              for (size_t d = inner; d-- > 0;) {
-                if (d == other) continue;
-                const int64_t at = rest % axes[d].size;
-                rest /= axes[d].size;
-                in_offset += at * axes[d].strides[0];
-                out_offset += at * axes[d].strides[1];
-              }
-              const int64_t r = block % row_blocks * kSquare, height = std::min(kSquare, rows - r);
-              for (int64_t c = 0; c < columns; c += kSquare) {
-                const int64_t width = std::min(kSquare, columns - c);
-                const char* in = source + (in_offset + r + c * axes[inner].strides[0]) * from_bytes;
-                char* out = target + (out_offset + r * axes[other].strides[1] + c) * to_bytes;
-                switch (from_bytes) {
-                  case 1:
-                    transpose_square<uint8_t>(in, axes[inner].strides[0], out, axes[other].strides[1], height,
-                                              width);
-                    break;
-                  case 2:
-                    transpose_square<uint16_t>(in, axes[inner].strides[0], out, axes[other].strides[1],
-                                               height, width);
-                    break;
-                  case 4:
-                    transpose_square<uint32_t>(in, axes[inner].strides[0], out, axes[other].strides[1],
-                                               height, width);
-                    break;
-                  default:
-                    transpose_square<uint64_t>(in, axes[inner].strides[0], out, axes[other].strides[1],
-                                               height, width);
-                    break;
-                }
-              }
+  // A transpose: the source runs along another axis than the target.
+  const size_t other = from.dtype == to.dtype && axes[inner].strides[1] == 1 ? crossing_axis(axes, 0) : inner;
+  if (other != inner) {
+    const int64_t rows = axes[other].size, columns = axes[inner].size;
+    const int64_t strips = (rows + kBlockRows - 1) / kBlockRows, batches = n / (rows * columns);
+    const TransposeStrip transpose = transpose_strip_of(from_bytes);
+    parallel_for(
+        batches * strips, std::max<int64_t>(1, 16384 / (kBlockRows * columns)),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t strip = begin; strip < end; ++strip) {
+            const int64_t r = strip % strips * kBlockRows;
+            int64_t rest = strip / strips, in_offset = r, out_offset = r * axes[other].strides[1];
+            for (size_t d = inner; d-- > 0;) {
+              if (d == other) continue;
+              const int64_t at = rest % axes[d].size;
+              rest /= axes[d].size;
+              in_offset += at * axes[d].strides[0];
+              out_offset += at * axes[d].strides[1];
             }
-          },
-          1);
-      return;
-    }
+            transpose(source + in_offset * from_bytes, axes[inner].strides[0], target + out_offset * to_bytes,
+                      axes[other].strides[1], std::min(kBlockRows, rows - r), columns);
+          }
+        },
+        1);
+    return;
   }
 
   parallel_for(n, grain_of(2), [&](int64_t begin, int64_t end) {

@@ -221,7 +221,7 @@ bool run_plain(const Call& call, std::span<Tensor> outputs) {
     step[k] = 0;
   }
   const DType result = rule.is_predicate() ? DType::Bool : compute;
-  outputs[0] = make_tensor(OutputSpec{first->layout.sizes, result, first->device, first->layout.strides});
+  outputs[0] = make_tensor(OutputSpec{first->layout.sizes, result, first->device});
   cpu::run_contiguous(kernel, first->numel.concrete(), static_cast<int>(call.operands.size()), in, step,
                       bytes_of(outputs[0]), compute, result, rule.cost);
   return true;

@@ -1,5 +1,7 @@
 // The index ops that rearrange: cat, flip, roll, pad, triangles; and the composites stack, repeat, diag, one_hot.
 // Place: register_index_ops calls register_rearrange_ops.
+#include <algorithm>
+
 #include "tensor/index_rules.h"
 #include "tensor/ops/check.h"
 #include "tensor/ops/entry.h"
@@ -380,18 +382,26 @@ Tensor pad(const Tensor& x, const SymList& pads, std::string_view mode, const Sc
   return call(WEFT_OP("pad"), {x, value}, {pads, mode}, where);
 }
 
+namespace {
+// Diagonals beyond any tensor are all alike, and an attribute does not hold the lowest integers.
+int64_t near_diagonal(int64_t diagonal) {
+  constexpr int64_t far = int64_t{1} << 61;
+  return std::clamp(diagonal, -far, far);
+}
+}  // namespace
+
 Tensor tril(const Tensor& x, int64_t diagonal, SourceLocation where) {
-  return call(WEFT_OP("tril"), {x}, {diagonal}, where);
+  return call(WEFT_OP("tril"), {x}, {near_diagonal(diagonal)}, where);
 }
 Tensor triu(const Tensor& x, int64_t diagonal, SourceLocation where) {
-  return call(WEFT_OP("triu"), {x}, {diagonal}, where);
+  return call(WEFT_OP("triu"), {x}, {near_diagonal(diagonal)}, where);
 }
 Tensor& Tensor::tril_(int64_t diagonal, SourceLocation where) {
-  call_mutation(WEFT_OP("tril_"), {*this}, {diagonal}, where);
+  call_mutation(WEFT_OP("tril_"), {*this}, {near_diagonal(diagonal)}, where);
   return *this;
 }
 Tensor& Tensor::triu_(int64_t diagonal, SourceLocation where) {
-  call_mutation(WEFT_OP("triu_"), {*this}, {diagonal}, where);
+  call_mutation(WEFT_OP("triu_"), {*this}, {near_diagonal(diagonal)}, where);
   return *this;
 }
 

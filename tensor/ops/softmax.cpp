@@ -17,6 +17,7 @@ Tensor converted(const Tensor& x, DType dtype) {
 
 void run_rows(cpu::RowKernels::Kernel cpu::RowKernels::*kernel, const cpu::RowCall& call, DType dtype) {
   const auto run = cpu::row_kernels()[static_cast<int>(dtype)].*kernel;
+  WEFT_ASSERT(run != nullptr, "no row kernel for ", dtype);
   const int64_t row_bytes = call.n * static_cast<int64_t>(size_of(dtype));
   // A row costs some ten additions an element, which is what a thread must be worth (see elementwise.cpp).
   const int64_t grain = std::max<int64_t>(1, 4096 / std::max<int64_t>(1, call.n));
@@ -111,6 +112,7 @@ void run_softmax(const Call& call, std::span<Tensor> outputs) {
 
 OutputSpecs infer_like_first(const Call& call) {
   const Tensor& dy = call.tensor(0);
+  WEFT_CHECK(is_floating(dy.dtype()), call.name(), ": takes floating tensors, not ", dy.dtype());
   OutputSpecs specs;
   specs.push_back({dy->layout.sizes, dy->dtype, dy->device});
   return specs;

@@ -16,7 +16,7 @@ TEST(Indexing, SlicesNumbersAndNoneAreViews) {
   Tensor x = x234();
   Tensor v = x.index({1, Slice(0, 2), None, Slice(None, None, 2)});
   EXPECT_EQ(v.sizes(), (Ints{2, 1, 2}));
-  EXPECT_EQ(v.strides(), (Ints{4, 8, 2}));
+  EXPECT_EQ(v.strides(), (Ints{4, 4, 2}));  // None takes the row's extent before the last slice halves it
   EXPECT_EQ(v.storage_offset(), 12);
   EXPECT_EQ(v->storage, x->storage);
   EXPECT_EQ(values(v), (Floats{12, 14, 16, 18}));
