@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <thread>
 
 #include "tests/autograd/tensors.h"
@@ -258,6 +259,25 @@ TEST(Backward, UnderflowIsNotSimplifiedAway) {
   y.backward(vector({1}, kFloat32));
   EXPECT_EQ(list(y)[0], 0);
   EXPECT_TRUE(std::isinf(list(x.grad())[0]) || std::isnan(list(x.grad())[0]));
+}
+
+// C56: the initial value is not counted, and gets no NaN.
+TEST(Backward, ScatterOfTheLargestStartedFromMinusInfinity) {
+  Tensor src = leaf({1, 4, 2});
+  Tensor start = vector({-std::numeric_limits<double>::infinity()});
+  Tensor index = vector({0, 0, 0}, kInt64);
+  Tensor out = start.scatter_reduce(0, index, src, "amax", false);
+  EXPECT_EQ(list(out), (List{4}));
+  out.sum().backward();
+  EXPECT_EQ(list(src.grad()), (List{0, 1, 0}));
+}
+
+TEST(Backward, ScalarNeedsNoGradientAndListsAreWalked) {
+  Tensor a = leaf({1, 2}), b = leaf({3});
+  Tensor all = cat({a * 2, b, a});
+  (all * all).sum().backward();
+  EXPECT_EQ(list(a.grad()), (List{10, 20}));
+  EXPECT_EQ(list(b.grad()), (List{6}));
 }
 
 TEST(Tape, RecordingAnAddIsCheap) {
