@@ -1,4 +1,5 @@
 // What one call costs: small eager ops with and without a tape, and the allocator under them.
+// Place: above the library; figures are in bench/RESULTS.md.
 #include <benchmark/benchmark.h>
 #include <weft.h>
 

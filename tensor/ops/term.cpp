@@ -1,7 +1,8 @@
 // Terms: calling the op behind an operation of a body.
 #include "tensor/ops/term.h"
 
-namespace weft::detail {
+namespace weft {
+namespace detail {
 
 Term term_call(const Op& op, std::initializer_list<Term> args) {
   SmallVector<Operand, 4> operands;
@@ -11,4 +12,11 @@ Term term_call(const Op& op, std::initializer_list<Term> args) {
               CompositeScope::current() != nullptr ? CompositeScope::current()->where() : SourceLocation());
 }
 
-}  // namespace weft::detail
+}  // namespace detail
+
+Term constant_like(const Term& x, double value) {
+  if (x.is_number()) return Term(value);
+  return Term(scalar_tensor(value, TensorOptions(x.tensor().dtype()).device(x.tensor().device()), SourceLocation()));
+}
+
+}  // namespace weft

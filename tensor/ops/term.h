@@ -108,7 +108,7 @@ WEFT_FOR_EACH_MATH_PRIM(WEFT_PRIM)
 #undef WEFT_TERM_MATH_1
 #undef WEFT_TERM_MATH_2
 
-// As the one for expressions in expr.h.
-inline Term constant_like(const Term&, double value) { return Term(value); }
+// As the one for expressions in expr.h: a 0-d tensor, so that numbers alone do not decide the dtype.
+Term constant_like(const Term& x, double value);
 
 }  // namespace weft
