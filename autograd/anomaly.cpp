@@ -1,5 +1,7 @@
 // The search for NaN after a step of backward.
 #include "autograd/anomaly.h"
+#include "autograd/node.h"
+#include "tensor/dispatch.h"
 
 #include <atomic>
 #include <cmath>

@@ -1,8 +1,6 @@
 // Anomaly mode: backward stops at the first NaN and names the forward op and line whose gradient it is.
-// Needs node. The engine asks after every step; it reads every gradient, so it is slow: for debugging.
+// Needs nothing. The engine asks after every step; it reads every gradient, so it is slow: for debugging.
 #pragma once
-
-#include "autograd/node.h"
 
 namespace weft {
 
@@ -26,6 +24,8 @@ class DetectAnomalyGuard {
 };
 
 namespace autograd {
+class Node;
+struct Step;
 // Error if a result of the step holds NaN.
 void check_finite(const Node& node, const Step& step);
 }  // namespace autograd

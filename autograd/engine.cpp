@@ -6,6 +6,7 @@
 
 #include "autograd/anomaly.h"
 #include "autograd/grad_mode.h"
+#include "tensor/dispatch.h"
 
 namespace weft::autograd {
 namespace {

@@ -4,6 +4,7 @@
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
+#include "tensor/dispatch.h"
 
 namespace weft::autograd {
 namespace {

@@ -1,8 +1,8 @@
 // Grad mode: whether this thread records what it computes, and the guards that switch it for a scope.
-// Needs tensor/dispatch.h, where the flag lives. Names are libtorch's.
+// Needs tensor/grad_flag.h, where the flag lives. Names are libtorch's.
 #pragma once
 
-#include "tensor/dispatch.h"
+#include "tensor/grad_flag.h"
 
 namespace weft {
 

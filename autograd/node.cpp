@@ -4,6 +4,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
 #include "tensor/allocator.h"
+#include "tensor/dispatch.h"
 
 namespace weft::autograd {
 namespace {

@@ -4,7 +4,9 @@
 
 #include <mutex>
 
-#include "tensor/dispatch.h"
+#include "tensor/grad_flag.h"
+#include "tensor/output_spec.h"
+#include "tensor/tensor.h"
 
 namespace weft::autograd {
 

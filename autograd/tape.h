@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/node.h"
+#include "tensor/dispatch.h"
 
 namespace weft::autograd {
 

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tensor/grad_flag.h"
 #include "tensor/op.h"
 
 namespace weft {
@@ -86,10 +87,6 @@ class CompositeScope {
   const CompositeScope* outer_;
   SourceLocation where_;
 };
-
-// ---- Grad mode (thread-local; the guards are in autograd) -----------------------------------------------------------
-bool grad_mode_enabled();
-void set_grad_mode(bool enabled);
 
 // ---- For kernels ----------------------------------------------------------------------------------------------------
 

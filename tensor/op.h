@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <variant>
 
+#include "tensor/output_spec.h"
 #include "tensor/samples.h"
 #include "tensor/tensor.h"
 
@@ -154,16 +155,6 @@ struct Call {
   bool has_tensor(size_t i) const { return i < operands.size() && operands[i].is_tensor(); }
   const Attr& attr(size_t i) const { return attrs[i]; }
 };
-
-// What an op will give, before it is computed.
-struct OutputSpec {
-  Sizes sizes;
-  DType dtype;
-  Device device = kCPU;
-  std::optional<Sizes> strides = {};  // row-major without
-  Sym offset = {};                    // of an operand: where its first element lies in its storage
-};
-using OutputSpecs = SmallVector<OutputSpec, 2>;
 
 // ---- Gradients ------------------------------------------------------------------------------------------------------
 
