@@ -32,7 +32,11 @@ class Printer {
       if (is_floating_) numbers_.push_back(number_at(at));
     });
     choose_form();
-    for_each_shown(0, 0, [&](int64_t at) { width_ = std::max(width_, text_at(at, false).size()); });
+    // Zeros and non-finite values do not widen the columns.
+    for_each_shown(0, 0, [&](int64_t at) {
+      if (is_floating_ && (!std::isfinite(number_at(at)) || number_at(at) == 0)) return;
+      width_ = std::max(width_, text_at(at, false).size());
+    });
   }
 
   std::string text() const { return x_.dim() == 0 ? text_at(0, true) : part(0, 0, kIndent); }

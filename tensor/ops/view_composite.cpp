@@ -173,15 +173,6 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation where) {
   return pieces;
 }
 
-namespace {
-
-// By name, one number is a size and a longer list the sizes.
-std::vector<Tensor> split_by_name(const Tensor& x, const SymList& sizes, int64_t dim, SourceLocation where) {
-  return sizes.size() == 1 ? split(x, sizes[0], dim, where) : split(x, sizes, dim, where);
-}
-
-}  // namespace
-
 void register_view_composites(OpTable& table) {
   composite(table, "reshape(Tensor x, SymInt[] shape) -> Tensor", &reshape);
   composite(table, "flatten(Tensor x, int start_dim=0, int end_dim=-1) -> Tensor", &flatten);
@@ -190,7 +181,11 @@ void register_view_composites(OpTable& table) {
   composite(table, "movedim(Tensor x, int[] source, int[] destination) -> Tensor", &movedim);
   composite(table, "broadcast_to(Tensor x, SymInt[] size) -> Tensor", &broadcast_to);
   composite(table, "narrow(Tensor x, int dim, SymInt start, SymInt length) -> Tensor", &narrow);
-  composite(table, "split(Tensor x, SymInt[] split_size, int dim=0) -> Tensor[]", &split_by_name);
+  using Pieces = std::vector<Tensor>;
+  composite<Pieces, const Tensor&, SymArg, int64_t, SourceLocation>(
+      table, "split(Tensor x, SymInt split_size, int dim=0) -> Tensor[]", &split);
+  composite<Pieces, const Tensor&, const SymList&, int64_t, SourceLocation>(
+      table, "split_with_sizes(Tensor x, SymInt[] split_sizes, int dim=0) -> Tensor[]", &split);
   composite(table, "chunk(Tensor x, int chunks, int dim=0) -> Tensor[]", &chunk);
   composite(table, "unbind(Tensor x, int dim=0) -> Tensor[]", &unbind);
 }
