@@ -132,12 +132,15 @@ bool equal(const Tensor& a, const Tensor& b, SourceLocation where) {
 void register_composite_ops(OpTable& table) {
   composite(table, "div(Value a, Value b, *, str? rounding_mode=None) -> Tensor", &div);
   composite(table, "rsub(Value a, Value b, *, Scalar alpha=1) -> Tensor", &rsub);
-  composite(table, "clamp(Tensor x, Value? min=None, Value? max=None) -> Tensor", &clamp);
-  composite(table, "clip(Tensor x, Value? min=None, Value? max=None) -> Tensor", &clip);
+  composite(table, "clamp(Tensor x, Value? min=None, Value? max=None) -> Tensor", &clamp)
+      .samples({.distinct = true, .calls = {"x=[3,4] min=[3,4] max=[4]", "x=[3,4] min=-1", "x=[5] max=[]", "x=[5] min=-1 max=1"}});
+  composite(table, "clip(Tensor x, Value? min=None, Value? max=None) -> Tensor", &clip)
+      .samples({.distinct = true, .calls = {"x=[3,4] min=-1 max=1"}});
   composite(table, "gelu(Tensor x, *, str approximate='none') -> Tensor", &gelu);
   composite(table, "bitwise_not(Tensor x) -> Tensor", &bitwise_not);
   composite(table, "positive(Tensor x) -> Tensor", &positive);
-  composite(table, "masked_fill(Tensor x, Tensor mask, Value value) -> Tensor", &masked_fill);
+  composite(table, "masked_fill(Tensor x, Tensor mask, Value value) -> Tensor", &masked_fill)
+      .samples({.calls = {"x=[3,4] mask=[3,4]:bool value=2", "x=[3,4] mask=[4]:bool value=[]"}});
   composite(table, "nan_to_num(Tensor x, float nan=0.0, float? posinf=None, float? neginf=None) -> Tensor",
             &nan_to_num);
   composite(table,

@@ -126,7 +126,8 @@ void register_copy_ops(OpTable& table) {
   move_entry(table, "to_dtype(Tensor x, ScalarType dtype) -> Tensor", last_of)
       .infer([](const Call& call) { return like(call.tensor(0), call.attr(0).as_dtype()); })
       .cpu([](const Call& call, std::span<Tensor> outputs) { copy_data(call.tensor(0), outputs[0]); })
-      .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) { return cast(dy, x.spec.dtype, grad.where); });
+      .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) { return cast(dy, x.spec.dtype, grad.where); })
+      .samples({.calls = {"x=[3,4] dtype=f32", "x=[3,4] dtype=i64", "x=[5] dtype=bf16", "x=[5] dtype=bool", "x=[] dtype=f16", "x=[0] dtype=u8"}});
   // The base of copy_: source, stretched to the sizes of self and converted to its dtype.
   move_entry(table, "copy(Tensor self, Tensor source, *, bool non_blocking=False) -> Tensor", last_of)
       .infer([](const Call& call) {
@@ -139,7 +140,8 @@ void register_copy_ops(OpTable& table) {
       .grad([](InSpec<0> self, const GradCall& grad) { return zeros_of(self.spec, grad.where); },
             [](Dy<> dy, InSpec<1> source, const GradCall& grad) {
               return cast(sum_to(dy, source.sizes(), grad.where), source.spec.dtype, grad.where);
-            });
+            })
+      .samples({.calls = {"self=[3,4] source=[3,4]", "self=[3,4] source=[4]", "self=[2,3] source=[]", "self=[0] source=[0]"}});
   // The base of fill_: one value in the sizes and dtype of self.
   move_entry(table, "fill(Tensor self, Value value) -> Tensor", last_of)
       .infer([](const Call& call) {
@@ -154,10 +156,12 @@ void register_copy_ops(OpTable& table) {
       .grad([](InSpec<0> self, const GradCall& grad) { return zeros_of(self.spec, grad.where); },
             [](Dy<> dy, InSpec<1> value, const GradCall& grad) {
               return cast(sum_to(dy, value.sizes(), grad.where), value.spec.dtype, grad.where);
-            });
+            })
+      .samples({.calls = {"self=[3,4] value=2", "self=[3,4] value=[]", "self=[] value=1", "self=[0] value=0"}});
   composite(table, "contiguous(Tensor x) -> Tensor", &contiguous);
   composite(table, "to(Tensor x, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor",
-            &to_by_name);
+            &to_by_name)
+      .samples({.calls = {"x=[3,4] dtype=f32", "x=[3] dtype=f64 copy=True", "x=[3] dtype=i32"}});
 }
 
 void register_copy_mutations(OpTable& table) {

@@ -192,7 +192,8 @@ void register_create_ops(OpTable& table) {
       "empty(SymInt[] size, *, ScalarType? dtype=None, Device? device=None, SymInt[]? stride=None) -> Tensor",
       Kind::Create)
       .infer([](const Call& call) { return infer_filled(call, default_dtype()); })
-      .cpu([](const Call&, std::span<Tensor>) {});
+      .cpu([](const Call&, std::span<Tensor>) {})
+      .samples({.calls = {"size=[2,3] dtype=f64", "size=[]", "size=[0,3]"}});
   entry(table,
         "full(SymInt[] size, Number fill_value, *, ScalarType? dtype=None, Device? device=None, "
         "SymInt[]? stride=None) -> Tensor",
@@ -200,30 +201,37 @@ void register_create_ops(OpTable& table) {
       .infer([](const Call& call) { return infer_filled(call, call.operands[0].scalar.dtype()); })
       .cpu([](const Call& call, std::span<Tensor> outputs) {
         fill_data(outputs[0], Element(call.operands[0].scalar, outputs[0]->dtype, call.name()));
-      });
+      })
+      .samples({.calls = {"size=[2,3] fill_value=2.5", "size=[] fill_value=3", "size=[2] fill_value=1 dtype=bool"}});
   // [start, end) in steps.
   entry(table,
         "arange(Number start, Number end, Number step=1, *, ScalarType? dtype=None, Device? device=None) -> "
         "Tensor",
         Kind::Create)
       .infer(infer_arange)
-      .cpu(run_arange);
+      .cpu(run_arange)
+      .samples({.calls = {"start=0 end=5", "start=1.5 end=-2 step=-0.5", "start=0 end=3 dtype=f16", "start=3 end=3"}});
   entry(table,
         "linspace(Number start, Number end, SymInt steps, *, ScalarType? dtype=None, Device? device=None) -> "
         "Tensor",
         Kind::Create)
       .infer(infer_linspace)
-      .cpu(run_linspace);
+      .cpu(run_linspace)
+      .samples({.calls = {"start=0 end=1 steps=5", "start=-2 end=2 steps=1", "start=0 end=1 steps=0"}});
   entry(table, "eye(SymInt n, SymInt? m=None, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
         Kind::Create)
       .infer(infer_eye)
-      .cpu(run_eye);
+      .cpu(run_eye)
+      .samples({.calls = {"n=3", "n=2 m=4 dtype=i64", "n=0"}});
   composite(table, "zeros(SymInt[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
-            &zeros_by_name);
+            &zeros_by_name)
+      .samples({.calls = {"size=[2,3]", "size=[0] dtype=bool"}});
   composite(table, "ones(SymInt[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
-            &ones_by_name);
+            &ones_by_name)
+      .samples({.calls = {"size=[2,3]", "size=[] dtype=i32"}});
   composite(table, "scalar_tensor(Number value, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
-            &scalar_tensor_by_name);
+            &scalar_tensor_by_name)
+      .samples({.calls = {"value=2.5", "value=3 dtype=f64"}});
   composite(table, "empty_like(Tensor x, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
             &empty_like_by_name);
   composite(table, "zeros_like(Tensor x, *, ScalarType? dtype=None, Device? device=None) -> Tensor",

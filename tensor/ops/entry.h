@@ -319,6 +319,7 @@ inline Entry mutation(OpTable& table, const char* name, const char* base,
   result.op().base = &of;
   result.op().cpu_in_place = kernel;
   result.op().samples = of.samples;
+  result.op().samples = of.samples;
   return result;
 }
 

@@ -335,7 +335,8 @@ void register_loss_ops(OpTable& table) {
   composite(table, "huber_loss(Tensor x, Tensor target, str reduction='mean', float delta=1.0) -> Tensor",
             &huber_loss);
   composite(table, "kl_div(Tensor x, Tensor target, str reduction='mean', bool log_target=False) -> Tensor",
-            &kl_div);
+            &kl_div)
+      .samples({.low = 0.1, .high = 0.9, .specials = false});
   composite(table,
             "binary_cross_entropy_with_logits(Tensor x, Tensor target, Tensor? weight=None, "
             "Tensor? pos_weight=None, str reduction='mean') -> Tensor",
@@ -343,12 +344,18 @@ void register_loss_ops(OpTable& table) {
   composite(table,
             "nll_loss(Tensor x, Tensor target, Tensor? weight=None, str reduction='mean', "
             "int ignore_index=-100) -> Tensor",
-            &nll_loss);
+            &nll_loss)
+      .samples({.calls = {"x=[3,5] target=[3]:i64<5", "x=[3,5] target=[3]:i64<5 weight=[5] reduction=sum",
+                          "x=[5] target=[]:i64<5", "x=[2,5] target=[2]:i64<5 reduction=none"}});
   composite(table,
             "cross_entropy(Tensor logits, Tensor target, Tensor? weight=None, str reduction='mean', "
             "int ignore_index=-100, float label_smoothing=0.0) -> Tensor",
             static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, std::string_view, int64_t,
-                                   double, SourceLocation)>(&cross_entropy));
+                                   double, SourceLocation)>(&cross_entropy))
+      .samples({.specials = false,
+                .calls = {"logits=[3,5] target=[3]:i64<5", "logits=[3,5] target=[3]:i64<5 label_smoothing=0.1",
+                          "logits=[2,5,3] target=[2,3]:i64<5 reduction=sum", "logits=[3,5] target=[3,5]",
+                          "logits=[3,5] target=[3]:i64<5 weight=[5] reduction=none"}});
 }
 
 }  // namespace weft

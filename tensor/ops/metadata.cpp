@@ -44,7 +44,8 @@ void become_view(const Op& op, const Tensor& self, SourceLocation where, F&& mak
 void register_metadata_ops(OpTable& table) {
   composite(table, "unsqueeze_(Tensor self, int dim) -> Tensor", &unsqueeze_by_name);
   composite(table, "squeeze_(Tensor self, int dim) -> Tensor", &squeeze_by_name);
-  composite(table, "transpose_(Tensor self, int dim0, int dim1) -> Tensor", &transpose_by_name);
+  composite(table, "transpose_(Tensor self, int dim0, int dim1) -> Tensor", &transpose_by_name)
+      .samples({.calls = {"self=[3,4] dim0=0 dim1=1", "self=[2,3,4] dim0=-1 dim1=0"}});
   composite(table, "t_(Tensor self) -> Tensor", &t_by_name);
 }
 

@@ -37,8 +37,10 @@ void register_mutation_ops(OpTable& table) {
     mutation(table, (op->name() + "_").c_str(), op->c_name(), run_pointwise_in_place);
   }
   composite(table, "div_(Tensor self, Value other, *, str? rounding_mode=None) -> Tensor", &div_by_name);
-  composite(table, "clamp_(Tensor self, Value? min=None, Value? max=None) -> Tensor", &clamp_by_name);
-  composite(table, "masked_fill_(Tensor self, Tensor mask, Value value) -> Tensor", &masked_fill_by_name);
+  composite(table, "clamp_(Tensor self, Value? min=None, Value? max=None) -> Tensor", &clamp_by_name)
+      .samples({.distinct = true, .calls = {"self=[3,4] min=-1", "self=[3,4] min=[4] max=[3,1]"}});
+  composite(table, "masked_fill_(Tensor self, Tensor mask, Value value) -> Tensor", &masked_fill_by_name)
+      .samples({.calls = {"self=[3,4] mask=[3,4]:bool value=2", "self=[3,4] mask=[4]:bool value=[]"}});
 }
 
 // ---- The methods ----------------------------------------------------------------------------------------------------

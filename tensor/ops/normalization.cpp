@@ -264,11 +264,18 @@ void register_norm_backward(OpTable& table, const char* schema, const char* weig
   entry(table, schema, Kind::Reduction)
       .infer(infer_norm_backward)
       .cpu(run_norm_backward<kLayer>)
-      .decompose(decompose_norm_backward<kLayer>);
+      .decompose(decompose_norm_backward<kLayer>)
+      .samples({.specials = false,
+                .calls = {"dy=[3,5] x=[3,5] weight=[5] normalized_shape=[5] eps=1e-05",
+                          "dy=[2,3,4] x=[2,3,4] normalized_shape=[3,4] eps=1e-05"}});
   entry(table, weight_schema, Kind::Reduction)
       .infer(infer_norm_backward_weight)
       .cpu(run_norm_backward_weight<kLayer>)
-      .decompose(decompose_norm_backward_weight<kLayer>);
+      .decompose(decompose_norm_backward_weight<kLayer>)
+      .samples({.specials = false,
+                .calls = {"dy=[3,5] x=[3,5] normalized_shape=[5] eps=1e-05",
+                          "dy=[70,4] x=[70,4] normalized_shape=[4] eps=1e-05",
+                          "dy=[2,3,4] x=[2,3,4] normalized_shape=[3,4] eps=1e-05"}});
 }
 
 }  // namespace
@@ -303,7 +310,10 @@ void register_normalization_ops(OpTable& table) {
                 weight.spec.dtype);
           },
           [](Dy<> dy, InSpec<2> bias) { return bias_gradient(dy, bias.spec); })
-      .decompose(decompose_norm<true>);
+      .decompose(decompose_norm<true>)
+      .samples({.specials = false,
+                .calls = {"x=[3,5] normalized_shape=[5] weight=[5] bias=[5]", "x=[2,3,4] normalized_shape=[3,4]",
+                          "x=[3,1] normalized_shape=[1]", "x=[0,4] normalized_shape=[4] weight=[4]"}});
   // x / √(mean(x²) + eps) · weight; without eps the machine epsilon of x's dtype.        Zhang and Sennrich 2019, eq. 4
   entry(table,
         "rms_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
@@ -319,19 +329,28 @@ void register_normalization_ops(OpTable& table) {
                 call(WEFT_OP("rms_norm_backward_weight"), {dy, x}, attrs, SourceLocation::current()),
                 weight.spec.dtype);
           })
-      .decompose(decompose_norm<false>);
+      .decompose(decompose_norm<false>)
+      .samples({.specials = false,
+                .calls = {"x=[3,5] normalized_shape=[5] weight=[5]", "x=[2,3,4] normalized_shape=[3,4] eps=1e-06",
+                          "x=[3,1] normalized_shape=[1]", "x=[0,4] normalized_shape=[4] weight=[4]"}});
   composite(
       table,
       "group_norm(Tensor x, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
       "Tensor",
       static_cast<Tensor (*)(const Tensor&, int64_t, const Tensor&, const Tensor&, double, SourceLocation)>(
-          group_norm));
+          group_norm))
+      .samples({.specials = false,
+                .calls = {"x=[2,4,3] num_groups=2 weight=[4] bias=[4]", "x=[2,4] num_groups=4"}});
   composite(table,
             "batch_norm(Tensor x, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? "
             "bias=None, bool "
             "training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
             static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                                   bool, double, double, SourceLocation)>(batch_norm));
+                                   bool, double, double, SourceLocation)>(batch_norm))
+      .samples({.low = 0.1,
+                .specials = false,
+                .calls = {"x=[4,3] running_mean=[3] running_var=[3] weight=[3] bias=[3]",
+                          "x=[4,3,2] weight=[3] bias=[3] training=True"}});
 }
 
 Tensor layer_norm(const Tensor& x, const SymList& shape, const Tensor& weight, const Tensor& bias, double eps,

@@ -323,8 +323,25 @@ void declare_math_ops(Table& table) {
   table.pointwise(
       "lgamma(Tensor x) -> Tensor", floating, [](auto x) { return lgamma(x); },
       Grads{[](auto dy, auto x, auto) { return dy * digamma(x); }}, positive);
+  // The trigamma function: π²/sin²(πx) - ψ₁(1-x) below 1/2, eight steps up by ψ₁(y) = ψ₁(y+1) + 1/y², then its series.
   table.pointwise(
-      "digamma(Tensor x) -> Tensor", floating, [](auto x) { return digamma(x); }, Grads{}, positive);
+      "digamma(Tensor x) -> Tensor", floating, [](auto x) { return digamma(x); },
+      Grads{[](auto dy, auto x, auto) {
+        auto y = where(x < 0.5, 1 - x, x);
+        auto steps = 1 / (y * y);
+        for (int k = 1; k < 8; ++k) steps = steps + 1 / ((y + k) * (y + k));
+        auto r = 1 / (y + 8), q = r * r;
+        auto series = r + q * 0.5 +
+                      r * q * (0.16666666666666666 +
+                               q * (-0.03333333333333333 +
+                                    q * (0.023809523809523808 +
+                                         q * (-0.03333333333333333 +
+                                              q * (0.07575757575757576 - q * 0.2531135531135531)))));
+        auto above = steps + series;
+        auto s = sin(3.141592653589793 * (x - round_even(x)));
+        return dy * where(x < 0.5, 9.869604401089358 / (s * s) - above, above);
+      }},
+      positive);
   table.pointwise(
       "logit(Tensor x) -> Tensor", floating, [](auto x) { return log(x / (1 - x)); },
       Grads{[](auto dy, auto x, auto) { return dy / (x * (1 - x)); }}, Samples{.low = 0.1, .high = 0.9});

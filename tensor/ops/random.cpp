@@ -457,13 +457,16 @@ void register_random_ops(OpTable& table) {
 #define WEFT_CREATED \
   "SymInt[] size, *, ScalarType dtype, Device device, Scalar seed=0, Scalar offset=0) -> Tensor"
   // Uniform on [0, 1); the standard normal distribution.  Dtypes: floating.
-  entry(table, "rand(" WEFT_CREATED, Kind::Create).infer(infer_floating).cpu(run_rand).random();
-  entry(table, "randn(" WEFT_CREATED, Kind::Create).infer(infer_floating).cpu(run_randn).random();
+  entry(table, "rand(" WEFT_CREATED, Kind::Create).infer(infer_floating).cpu(run_rand).random().samples(
+      {.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[0] dtype=bf16 device=cpu"}});
+  entry(table, "randn(" WEFT_CREATED, Kind::Create).infer(infer_floating).cpu(run_randn).random().samples(
+      {.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[] dtype=f64 device=cpu"}});
   // Integers of [low, high).  Dtypes: all that hold them.
   entry(table, "randint(int low, int high, " WEFT_CREATED, Kind::Create)
       .infer(infer_randint)
       .cpu(run_randint)
-      .random();
+      .random()
+      .samples({.calls = {"low=-3 high=5 size=[2,3] dtype=i64 device=cpu", "low=0 high=2 size=[4] dtype=bool device=cpu"}});
 #undef WEFT_CREATED
   // 0 … n-1 in random order.
   entry(table,
@@ -471,14 +474,19 @@ void register_random_ops(OpTable& table) {
         Kind::Create)
       .infer(infer_randperm)
       .cpu(run_randperm)
-      .random();
+      .random()
+      .samples({.calls = {"n=7 dtype=i64 device=cpu", "n=0 dtype=i64 device=cpu"}});
 
   // New values in the shape of x, whose data is not read: the base ops of the in-place forms.
   const auto shaped = [&](const char* schema, OutputSpecs (*infer)(const Call&),
-                          void (*kernel)(const Call&, std::span<Tensor>)) {
-    entry(table, schema, Kind::Create).infer(infer).cpu(kernel).random().grad([](Dy<> dy) {
-      return no_gradient(dy);
-    });
+                          void (*kernel)(const Call&, std::span<Tensor>),
+                          std::vector<std::string> calls = {}) {
+    entry(table, schema, Kind::Create)
+        .infer(infer)
+        .cpu(kernel)
+        .random()
+        .grad([](Dy<> dy) { return no_gradient(dy); })
+        .samples({.calls = std::move(calls)});
   };
   shaped("uniform(Tensor x, float low=0, float high=1, *, Scalar seed=0, Scalar offset=0) -> Tensor",
          infer_uniform, run_like<Draw::Uniform>);
@@ -487,7 +495,7 @@ void register_random_ops(OpTable& table) {
   shaped("bernoulli_p(Tensor x, float p=0.5, *, Scalar seed=0, Scalar offset=0) -> Tensor", infer_chance,
          run_like<Draw::Chance>);
   shaped("random(Tensor x, int low, int high, *, Scalar seed=0, Scalar offset=0) -> Tensor", infer_random,
-         run_like<Draw::Integer>);
+         run_like<Draw::Integer>, {"x=[3,4] low=0 high=5", "x=[0] low=0 high=2"});
   mutation(table, "uniform_", "uniform", run_in_place<Draw::Uniform>).random();
   mutation(table, "normal_", "normal", run_in_place<Draw::Normal>).random();
   mutation(table, "bernoulli_", "bernoulli_p", run_in_place<Draw::Chance>).random();

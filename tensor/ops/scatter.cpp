@@ -219,7 +219,12 @@ void put_index_add(const Call& call, const Tensor& target) {
   const int64_t dim = dim_of(call, target);
   const Tensor index = checked_index(call, target, dim);
   if (!index.defined()) return;
-  const Tensor source = scaled(unaliased(call.tensor(2), target), alpha, call.where);
+  Tensor source = scaled(unaliased(call.tensor(2), target), alpha, call.where);
+  if (source->dtype != target->dtype) {  // a bool times an integer
+    const Tensor narrow = make_tensor(source->layout.sizes, target->dtype);
+    copy_data(source, narrow);
+    source = narrow;
+  }
   const Accumulator sums(target);
   scatter_slices(ScatterOp::Add, sums.work, dim, index, source);
   sums.finish();

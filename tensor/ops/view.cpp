@@ -99,7 +99,8 @@ void run_scatter(const Call& call, std::span<Tensor> outputs) {
 const Op& scatter_of(const Op& view_op) { return OpTable::instance().get(view_op.name() + ".scatter"); }
 
 // A view that leaves out elements or meets some twice: it comes with its scatter.
-Entry partial_view(OpTable& table, const char* schema, ViewRule rule) {
+Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vector<std::string> calls,
+                   std::vector<std::string> scatter_calls) {
   Entry result = entry(table, schema, Kind::View).view(rule);
   const Op& view_op = result.op();
   Schema scatter = view_op.schema;
@@ -114,7 +115,9 @@ Entry partial_view(OpTable& table, const char* schema, ViewRule rule) {
   scatter.params.insert(scatter.params.begin() + 1, {param("source", ParamType::Tensor), param("sizes", ParamType::Sizes)});
   Op& op = table.add(std::make_unique<Op>(std::move(scatter), Kind::Index));
   op.base = &view_op;
+  result.samples({.calls = std::move(calls)});
   Entry(op)
+      .samples({.calls = std::move(scatter_calls)})
       .infer(infer_scatter)
       .cpu(run_scatter)
       .grad(
@@ -226,12 +229,14 @@ void register_view_ops(OpTable& table) {
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
         return view_rules::view<Sym>(x, attrs[0].as_sizes());
       })
-      .grad(reshape_back);
+      .grad(reshape_back)
+      .samples({.calls = {"x=[3,4] size=[2,6]", "x=[2,3,4] size=[-1,2]", "x=[1] size=[]", "x=[0,3] size=[3,0]"}});
   Entry reinterpret = entry(table, "view_dtype(Tensor x, ScalarType dtype) -> Tensor", Kind::View);
   reinterpret.view([](const Layout<Sym>& x, const Attrs& attrs, DType from) {
     return view_rules::reinterpret(x, static_cast<int64_t>(size_of(from)),
                                    static_cast<int64_t>(size_of(attrs[0].as_dtype())));
   });
+  reinterpret.samples({.specials = false, .calls = {"x=[3,4] dtype=i16", "x=[2,8] dtype=u8", "x=[0,4] dtype=i8"}});
   reinterpret.op().view_dtype = [](const Attrs& attrs, DType) { return attrs[0].as_dtype(); };
   entry(table, "transpose(Tensor x, int dim0, int dim1) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
@@ -239,7 +244,8 @@ void register_view_ops(OpTable& table) {
       })
       .grad([](Dy<> dy, const Attrs& attrs, const GradCall& grad) {
         return transpose(dy, attrs[0].as_int(), attrs[1].as_int(), grad.where);
-      });
+      })
+      .samples({.calls = {"x=[3,4] dim0=0 dim1=1", "x=[2,3,4] dim0=-1 dim1=0", "x=[] dim0=0 dim1=-1"}});
   entry(table, "permute(Tensor x, int[] dims) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
         return view_rules::permute(x, attrs[0].as_dims());
@@ -250,12 +256,14 @@ void register_view_ops(OpTable& table) {
         DimList inverse = dims;
         for (int64_t d = 0; d < rank; ++d) inverse[static_cast<size_t>((dims[d] + rank) % rank)] = d;
         return permute(dy, inverse, grad.where);
-      });
+      })
+      .samples({.calls = {"x=[3,4] dims=[1,0]", "x=[2,3,4] dims=[-1,0,1]", "x=[] dims=[]"}});
   entry(table, "expand(Tensor x, SymInt[] size) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
         return view_rules::expand<Sym>(x, attrs[0].as_sizes());
       })
-      .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) { return sum_to(dy, x.sizes(), grad.where); });
+      .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) { return sum_to(dy, x.sizes(), grad.where); })
+      .samples({.calls = {"x=[3,1] size=[3,4]", "x=[4] size=[2,3,-1]", "x=[] size=[2,2]", "x=[1] size=[0]"}});
   entry(table, "squeeze(Tensor x, int[]? dim=None) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
         return view_rules::squeeze(x, attrs[0].is_none() ? nullptr : &attrs[0].as_dims());
@@ -276,31 +284,43 @@ void register_view_ops(OpTable& table) {
       [](const Layout<Sym>& x, const Attrs& attrs, DType) {
         return view_rules::slice(x, attrs[0].as_int(), optional_size(attrs[1]), optional_size(attrs[2]),
                                  attrs[3].as_int());
-      });
+      },
+      {"x=[5,4] start=1 end=-1", "x=[3,7] dim=1 step=3", "x=[3] start=2 end=1"},
+      {"source=[3,4] sizes=[5,4] dim=0 start=1 end=-1 step=1", "x=[3,7] source=[3,3] sizes=[3,7] dim=1 step=3"});
   slices.grad(scatter_gradient(slices));
   Entry selects = partial_view(table, "select(Tensor x, int dim, SymInt index) -> Tensor",
                                [](const Layout<Sym>& x, const Attrs& attrs, DType) {
                                  return view_rules::select(x, attrs[0].as_int(), attrs[1].as_int());
-                               });
+                               },
+                               {"x=[3,4] dim=0 index=-1", "x=[2,3,4] dim=1 index=2", "x=[2] dim=0 index=0"},
+                               {"source=[4] sizes=[3,4] dim=0 index=-1", "x=[2,3] source=[2] sizes=[2,3] dim=1 index=2"});
   selects.grad(scatter_gradient(selects));
   Entry diagonals =
       partial_view(table, "diagonal(Tensor x, int offset=0, int dim1=0, int dim2=1) -> Tensor",
                    [](const Layout<Sym>& x, const Attrs& attrs, DType) {
                      return view_rules::diagonal(x, attrs[0].as_int(), attrs[1].as_int(), attrs[2].as_int());
-                   });
+                   },
+                   {"x=[3,4]", "x=[2,3,4] offset=-1 dim1=2 dim2=1", "x=[2,2] offset=5"},
+                   {"source=[3] sizes=[3,4] offset=0 dim1=0 dim2=1",
+                    "x=[2,3] source=[2] sizes=[2,3] offset=1 dim1=0 dim2=1"});
   diagonals.grad(scatter_gradient(diagonals));
   Entry windows =
       partial_view(table, "unfold(Tensor x, int dim, SymInt size, SymInt step) -> Tensor",
                    [](const Layout<Sym>& x, const Attrs& attrs, DType) {
                      return view_rules::unfold(x, attrs[0].as_int(), attrs[1].as_int(), attrs[2].as_int());
-                   });
+                   },
+                   {"x=[7] dim=0 size=3 step=2", "x=[2,5] dim=1 size=2 step=3", "x=[3] dim=0 size=0 step=1"},
+                   {"source=[3,3] sizes=[7] dim=0 size=3 step=2", "source=[4,2] sizes=[5] dim=0 size=2 step=1"});
   windows.grad(scatter_gradient(windows));
   Entry strided = partial_view(
       table, "as_strided(Tensor x, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
       [](const Layout<Sym>& x, const Attrs& attrs, DType) {
         return view_rules::as_strided<Sym>(x, attrs[0].as_sizes(), attrs[1].as_sizes(),
                                            optional_size(attrs[2]));
-      });
+      },
+      {"x=[12] size=[3,2] stride=[4,1] storage_offset=1", "x=[5] size=[2,3] stride=[1,1]"},
+      {"source=[3,2] sizes=[12] size=[3,2] stride=[4,1] storage_offset=1",
+       "source=[2,3] sizes=[5] size=[2,3] stride=[1,1]"});
   strided.cpu_whole(run_as_strided).grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs, const GradCall& grad) {
     return as_strided_gradient(dy, x.spec, attrs, grad.where);
   });

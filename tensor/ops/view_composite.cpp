@@ -174,19 +174,27 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation where) {
 }
 
 void register_view_composites(OpTable& table) {
-  composite(table, "reshape(Tensor x, SymInt[] shape) -> Tensor", &reshape);
+  composite(table, "reshape(Tensor x, SymInt[] shape) -> Tensor", &reshape)
+      .samples({.calls = {"x=[3,4] shape=[2,-1]", "x=[2,3,4] shape=[24]", "x=[0,3] shape=[3,0]"}});
   composite(table, "flatten(Tensor x, int start_dim=0, int end_dim=-1) -> Tensor", &flatten);
-  composite(table, "unflatten(Tensor x, int dim, SymInt[] sizes) -> Tensor", &unflatten);
+  composite(table, "unflatten(Tensor x, int dim, SymInt[] sizes) -> Tensor", &unflatten)
+      .samples({.calls = {"x=[2,6] dim=1 sizes=[2,3]", "x=[4] dim=-1 sizes=[-1,2]"}});
   composite(table, "t(Tensor x) -> Tensor", &t);
-  composite(table, "movedim(Tensor x, int[] source, int[] destination) -> Tensor", &movedim);
-  composite(table, "broadcast_to(Tensor x, SymInt[] size) -> Tensor", &broadcast_to);
-  composite(table, "narrow(Tensor x, int dim, SymInt start, SymInt length) -> Tensor", &narrow);
+  composite(table, "movedim(Tensor x, int[] source, int[] destination) -> Tensor", &movedim)
+      .samples({.calls = {"x=[2,3,4] source=[0] destination=[2]", "x=[2,3] source=[0,1] destination=[-1,0]"}});
+  composite(table, "broadcast_to(Tensor x, SymInt[] size) -> Tensor", &broadcast_to)
+      .samples({.calls = {"x=[3,1] size=[2,3,4]", "x=[4] size=[4]"}});
+  composite(table, "narrow(Tensor x, int dim, SymInt start, SymInt length) -> Tensor", &narrow)
+      .samples({.calls = {"x=[5,4] dim=0 start=1 length=3", "x=[2,7] dim=-1 start=-4 length=4", "x=[3] dim=0 start=3 length=0"}});
   using Pieces = std::vector<Tensor>;
   composite<Pieces, const Tensor&, SymArg, int64_t, SourceLocation>(
-      table, "split(Tensor x, SymInt split_size, int dim=0) -> Tensor[]", &split);
+      table, "split(Tensor x, SymInt split_size, int dim=0) -> Tensor[]", &split)
+      .samples({.calls = {"x=[7,2] split_size=3"}});
   composite<Pieces, const Tensor&, const SymList&, int64_t, SourceLocation>(
-      table, "split_with_sizes(Tensor x, SymInt[] split_sizes, int dim=0) -> Tensor[]", &split);
-  composite(table, "chunk(Tensor x, int chunks, int dim=0) -> Tensor[]", &chunk);
+      table, "split_with_sizes(Tensor x, SymInt[] split_sizes, int dim=0) -> Tensor[]", &split)
+      .samples({.calls = {"x=[2,7] split_sizes=[1,4,2] dim=1"}});
+  composite(table, "chunk(Tensor x, int chunks, int dim=0) -> Tensor[]", &chunk)
+      .samples({.calls = {"x=[7,2] chunks=3", "x=[2,4] chunks=2 dim=-1"}});
   composite(table, "unbind(Tensor x, int dim=0) -> Tensor[]", &unbind);
 }
 

@@ -124,6 +124,11 @@ Sample parse_sample(const Op& op, const std::string& text) {
 
 // ---- Made up --------------------------------------------------------------------------------------------------------
 
+bool is_gradient_formula(const Op& op) { return op.kind == Kind::Pointwise && op.schema.params[0].name == "dy"; }
+std::vector<int64_t> broadcast(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  return SizesView(broadcast_sizes(SymList(a), SymList(b), "sample"));
+}
+
 // Every tensor of these sizes (the second may differ), everything else by default, dimensions as given.
 std::optional<Sample> made_up(const Op& op, const std::vector<int64_t>& sizes,
                               const std::vector<int64_t>& other, int64_t dim, bool must_work) {
@@ -135,7 +140,12 @@ std::optional<Sample> made_up(const Op& op, const std::vector<int64_t>& sizes,
     Sample::Entry entry{p, {}, false, {}};
     switch (param.type) {
       case ParamType::Tensor:
-      case ParamType::Value: entry.tensors.push_back({tensors++ == 1 ? other : sizes, {}, 0}); break;
+      case ParamType::Value:
+        // A gradient has the sizes of the result.
+        if (p == 0 && is_gradient_formula(op)) entry.tensors.push_back({broadcast(sizes, other), {}, 0});
+        else entry.tensors.push_back({tensors == 1 ? other : sizes, {}, 0});
+        ++tensors;
+        break;
       case ParamType::TensorList:
         entry.is_list = true;
         entry.tensors = {{sizes, {}, 0}, {sizes, {}, 0}};
@@ -186,7 +196,8 @@ struct Filler {
       double value = s.low + (s.high - s.low) * point / static_cast<double>(n);
       // Kinks of bodies lie at integers and halves.
       if (std::abs(value * 2 - std::round(value * 2)) < 0.02) value += 0.013;
-      return value;
+      // Nor may one value be a simple multiple of another, where quotients jump.
+      return value * (1 + 1e-3 * fraction(i * 131 + tensor * 17 + 11));
     }
     double value = s.low + (s.high - s.low) * fraction(i * 31 + tensor * 7919 + 1);
     if (s.nonzero_second && tensor > 0 && std::abs(value) < 0.2)
