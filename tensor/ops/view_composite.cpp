@@ -181,11 +181,13 @@ void register_view_composites(OpTable& table) {
       .samples({.calls = {"x=[2,6] dim=1 sizes=[2,3]", "x=[4] dim=-1 sizes=[-1,2]"}});
   composite(table, "t(Tensor x) -> Tensor", &t);
   composite(table, "movedim(Tensor x, int[] source, int[] destination) -> Tensor", &movedim)
-      .samples({.calls = {"x=[2,3,4] source=[0] destination=[2]", "x=[2,3] source=[0,1] destination=[-1,0]"}});
+      .samples(
+          {.calls = {"x=[2,3,4] source=[0] destination=[2]", "x=[2,3] source=[0,1] destination=[-1,0]"}});
   composite(table, "broadcast_to(Tensor x, SymInt[] size) -> Tensor", &broadcast_to)
       .samples({.calls = {"x=[3,1] size=[2,3,4]", "x=[4] size=[4]"}});
   composite(table, "narrow(Tensor x, int dim, SymInt start, SymInt length) -> Tensor", &narrow)
-      .samples({.calls = {"x=[5,4] dim=0 start=1 length=3", "x=[2,7] dim=-1 start=-4 length=4", "x=[3] dim=0 start=3 length=0"}});
+      .samples({.calls = {"x=[5,4] dim=0 start=1 length=3", "x=[2,7] dim=-1 start=-4 length=4",
+                          "x=[3] dim=0 start=3 length=0"}});
   using Pieces = std::vector<Tensor>;
   composite<Pieces, const Tensor&, SymArg, int64_t, SourceLocation>(
       table, "split(Tensor x, SymInt split_size, int dim=0) -> Tensor[]", &split)

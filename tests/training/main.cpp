@@ -3,6 +3,7 @@
 #include <weft.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "nn/data/csv.h"
@@ -14,7 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 struct Options {
-  std::string manifest, tensors, data, mode = "eager", device = "cpu", id;
+  std::string manifest, tensors, data, mode = "eager", device = "cpu";
+  std::vector<std::string> ids;  // empty: all runs
 };
 
 // ---- Models: the names of their parameters are those of the stored weights --------------------------------------------
@@ -183,7 +185,8 @@ int run_all(const Options& options) {
   int passed = 0, failed = 0;
   for (const Json& entry : manifest.at("runs")) {
     const std::string id = entry.at("id");
-    if (!options.id.empty() && options.id != id) continue;
+    if (!options.ids.empty() && std::find(options.ids.begin(), options.ids.end(), id) == options.ids.end())
+      continue;
     std::string text;
     try {
       WEFT_CHECK(options.mode == "eager", "mode '", options.mode, "' is not there yet");
@@ -200,7 +203,7 @@ int run_all(const Options& options) {
     ++failed;
     std::cout << "FAIL " << id << ": " << text << std::endl;
   }
-  if (passed + failed == 0) std::cerr << "weft_training: no run is called " << options.id << '\n';
+  if (passed + failed == 0) std::cerr << "weft_training: no run has an --id of these\n";
   std::cout << passed << " passed, " << failed << " failed" << std::endl;
   return failed == 0 && passed > 0 ? 0 : 1;
 }
@@ -217,7 +220,7 @@ int main(int argc, char** argv) {
   app.add_option("--mode", options.mode, "how a step runs")
       ->check(CLI::IsMember({"eager", "aot_eager", "compiled", "step", "step-graph"}));
   app.add_option("--device", options.device, "where it runs")->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--id", options.id, "only this run");
+  app.add_option("--id", options.ids, "only this run; may be given several times");
   CLI11_PARSE(app, argc, argv);
   try {
     return weft::tests::run_all(options);
