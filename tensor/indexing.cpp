@@ -31,7 +31,8 @@ struct Indexed {
   std::vector<Tensor> tensors;  // for weft::index; empty where no tensor indexes
 };
 
-Indexed apply(const Tensor& x, const std::vector<TensorIndex>& indices, const char* op, SourceLocation where) {
+Indexed apply(const Tensor& x, const std::vector<TensorIndex>& indices, const char* op,
+              SourceLocation where) {
   int64_t taken = 0, dots = 0;
   for (const TensorIndex& index : indices) {
     WEFT_CHECK_AT(where, index.kind != TensorIndex::Kind::Tensor || index.tensor.defined(), op,
@@ -39,10 +40,11 @@ Indexed apply(const Tensor& x, const std::vector<TensorIndex>& indices, const ch
     taken += dims_taken(index);
     dots += index.kind == TensorIndex::Kind::Ellipsis;
   }
-  WEFT_CHECK_AT(where, dots <= 1, op, ": ", dots, " Ellipsis are given; which dimensions each stands for would be open");
+  WEFT_CHECK_AT(where, dots <= 1, op, ": ", dots,
+                " Ellipsis are given; which dimensions each stands for would be open");
   if (taken > x.dim()) {
-    IndexError error(detail::concat(op, ": the indices take ", taken, " dimensions, but the tensor ", x.sizes(), " has ",
-                                    x.dim()));
+    IndexError error(detail::concat(op, ": the indices take ", taken, " dimensions, but the tensor ",
+                                    x.sizes(), " has ", x.dim()));
     error.add_place(where);
     throw error;
   }
@@ -103,7 +105,8 @@ Tensor Tensor::index(const std::vector<TensorIndex>& indices, SourceLocation whe
   return found.view.is_same(*this) ? weft::alias(*this, where) : found.view;
 }
 
-Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Operand& value, SourceLocation where) {
+Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Operand& value,
+                           SourceLocation where) {
   Indexed found = apply(*this, indices, "index_put_", where);
   if (!found.tensors.empty()) {
     found.view.index_put_(found.tensors, value, false, where);

@@ -117,7 +117,9 @@ class Printer {
     const std::string margin(static_cast<size_t>(indent) + 1, ' ');
     std::string text = "[";
     const size_t per_line =
-        dim + 1 == rank ? std::max<size_t>(1, static_cast<size_t>(std::max(0, kLineWidth - indent)) / (width_ + 2)) : 1;
+        dim + 1 == rank
+            ? std::max<size_t>(1, static_cast<size_t>(std::max(0, kLineWidth - indent)) / (width_ + 2))
+            : 1;
     const std::string break_line = "," + std::string(std::max<size_t>(1, rank - dim - 1), '\n') + margin;
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) text += i % per_line == 0 ? break_line : ", ";
@@ -144,7 +146,8 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   if (is_empty && x.dim() != 1) notes.push_back(detail::concat("sizes ", x.sizes()));
   if (!x.is_cpu()) notes.push_back(detail::concat("device=", x.device()));
   const DType dtype = x.dtype();
-  const bool is_plain = dtype == default_dtype() || (!is_empty && (dtype == DType::Int64 || dtype == DType::Bool));
+  const bool is_plain =
+      dtype == default_dtype() || (!is_empty && (dtype == DType::Int64 || dtype == DType::Bool));
   if (!is_plain) notes.push_back(detail::concat("dtype=", dtype));
   if (x.requires_grad()) notes.push_back("requires_grad=True");
 

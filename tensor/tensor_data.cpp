@@ -25,14 +25,17 @@ struct Walk {
 
   void visit(const TensorData& data, size_t depth) {
     if (!data.is_list()) {
-      WEFT_CHECK_AT(where, depth == sizes.size(), "tensor: a number stands among lists; all rows need the same depth");
+      WEFT_CHECK_AT(where, depth == sizes.size(),
+                    "tensor: a number stands among lists; all rows need the same depth");
       numbers.push_back(data.number());
       if (data.number().category() > category) category = data.number().category();
       return;
     }
-    WEFT_CHECK_AT(where, depth < sizes.size(), "tensor: a list stands among numbers; all rows need the same depth");
-    WEFT_CHECK_AT(where, sizes[depth] == static_cast<int64_t>(data.size()), "tensor: rows of ", sizes[depth], " and of ",
-                  data.size(), " elements stand side by side at depth ", depth, "; they must have the same length");
+    WEFT_CHECK_AT(where, depth < sizes.size(),
+                  "tensor: a list stands among numbers; all rows need the same depth");
+    WEFT_CHECK_AT(where, sizes[depth] == static_cast<int64_t>(data.size()), "tensor: rows of ", sizes[depth],
+                  " and of ", data.size(), " elements stand side by side at depth ", depth,
+                  "; they must have the same length");
     for (const TensorData& item : data) visit(item, depth + 1);
   }
 };
@@ -47,8 +50,7 @@ Tensor with_options(Tensor result, const TensorOptions& options) {
 Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocation where) {
   if (!data.is_list()) {
     // Through an op, so that a number that is known only at run time stays one.
-    const DType dtype =
-        options.has_dtype() ? options.dtype() : dtype_of_category(data.number().category());
+    const DType dtype = options.has_dtype() ? options.dtype() : dtype_of_category(data.number().category());
     return full({}, data.number(), options.dtype(dtype), where);
   }
   Walk walk{where, {}, {}};
@@ -73,10 +75,10 @@ Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocati
 
 Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, const TensorOptions& options,
                                SourceLocation where) {
-  const DType wanted = options.has_dtype()      ? options.dtype()
-                       : is_floating(dtype)     ? default_dtype()
-                       : dtype == DType::Bool   ? DType::Bool
-                                                : DType::Int64;
+  const DType wanted = options.has_dtype()    ? options.dtype()
+                       : is_floating(dtype)   ? default_dtype()
+                       : dtype == DType::Bool ? DType::Bool
+                                              : DType::Int64;
   const Sizes sizes = {Sym::from_int(static_cast<int64_t>(count))};
   Tensor result = make_tensor(sizes, wanted, options.device());
   if (count > 0)

@@ -10,7 +10,8 @@ namespace weft {
 class TensorData {
  public:
   template <class T>
-  requires std::is_arithmetic_v<T> || std::same_as<T, Sym> || std::same_as<T, Scalar> TensorData(T value)  // NOLINT
+  requires std::is_arithmetic_v<T> || std::same_as<T, Sym> || std::same_as<T, Scalar> TensorData(
+      T value)  // NOLINT
       : number_(value) {}
   TensorData(std::initializer_list<TensorData> items)  // NOLINT
       : is_list_(true), count_(items.size()) {
@@ -42,8 +43,8 @@ Tensor tensor_of_array(const void* data, DType dtype, size_t count, const Tensor
 }
 
 template <class T>
-requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {},
-                                               WEFT_HERE) {
+requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values,
+                                               const TensorOptions& options = {}, WEFT_HERE) {
   if constexpr (std::same_as<T, bool>) {
     const std::vector<uint8_t> bytes(values.begin(), values.end());
     return detail::tensor_of_array(bytes.data(), DType::Bool, bytes.size(), options, where);

@@ -8,6 +8,7 @@
 #include "tensor/allocator.h"
 #include "tensor/cpu/convert.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/transpose.h"
 
 namespace weft::cpu {
 namespace {
@@ -280,43 +281,10 @@ void run_elementwise(const ElementwiseCall& call) {
 
 namespace {
 
-// A block is so many rows by one cache line of columns. It is read row by row of the source, whole lines at a time, into
-// a buffer and written in whole lines: neither side needs its lines to stay in a cache, which power-of-two strides defeat.
-constexpr int64_t kBlockRows = 32;
-constexpr int64_t kLineBytes = 64;
-
-// to[r * to_stride + c] = from[c * from_stride + r]
-template <class T>
-void transpose_strip(const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t rows,
-                     int64_t columns) {
-  constexpr int64_t kColumns = kLineBytes / static_cast<int64_t>(sizeof(T));
-  const T* in = reinterpret_cast<const T*>(from);
-  T* out = reinterpret_cast<T*>(to);
-  T block[kColumns][kBlockRows];
-  for (int64_t c = 0; c < columns; c += kColumns) {
-    const int64_t width = std::min(kColumns, columns - c);
-    for (int64_t j = 0; j < width; ++j)
-      std::memcpy(block[j], in + (c + j) * from_stride, static_cast<size_t>(rows) * sizeof(T));
-    for (int64_t r = 0; r < rows; ++r) {
-      T* line = out + r * to_stride + c;
-      if (width == kColumns) {
-        for (int64_t j = 0; j < kColumns; ++j) line[j] = block[j][r];
-      } else {
-        for (int64_t j = 0; j < width; ++j) line[j] = block[j][r];
-      }
-    }
-  }
-}
-
-using TransposeStrip = void (*)(const char*, int64_t, char*, int64_t, int64_t, int64_t);
-TransposeStrip transpose_strip_of(int64_t bytes) {
-  switch (bytes) {
-    case 1: return transpose_strip<uint8_t>;
-    case 2: return transpose_strip<uint16_t>;
-    case 4: return transpose_strip<uint32_t>;
-    default: return transpose_strip<uint64_t>;
-  }
-}
+// A piece of a transpose for one thread: with 256 rows the pages of both sides stay in the second-level TLB.
+constexpr int64_t kPiece = 256;
+// Results of this size leave no room in the caches for anything else.
+constexpr int64_t kStreamBytes = 16 << 20;
 
 }  // namespace
 
@@ -334,18 +302,22 @@ void copy_strided(std::span<const int64_t> sizes, const StridedArray& from, cons
   char* const source = static_cast<char*>(from.data);
   char* const target = static_cast<char*>(to.data);
 
-  // A transpose: the source runs along another axis than the target.
+  // A transpose: the source runs along another axis than the target. Note [Transposing by lines]
   const size_t other = from.dtype == to.dtype && axes[inner].strides[1] == 1 ? crossing_axis(axes, 0) : inner;
   if (other != inner) {
     const int64_t rows = axes[other].size, columns = axes[inner].size;
-    const int64_t strips = (rows + kBlockRows - 1) / kBlockRows, batches = n / (rows * columns);
-    const TransposeStrip transpose = transpose_strip_of(from_bytes);
+    const int64_t down = (rows + kPiece - 1) / kPiece, across = (columns + kPiece - 1) / kPiece;
+    const int64_t batches = n / (rows * columns);
+    const int64_t in_step = axes[inner].strides[0], out_step = axes[other].strides[1];
+    const int64_t piece_elements = std::min(rows, kPiece) * std::min(columns, kPiece);
+    const bool streams = n * to_bytes >= kStreamBytes;
     parallel_for(
-        batches * strips, std::max<int64_t>(1, 16384 / (kBlockRows * columns)),
+        batches * down * across, std::max<int64_t>(1, 32768 / piece_elements),
         [&](int64_t begin, int64_t end) {
-          for (int64_t strip = begin; strip < end; ++strip) {
-            const int64_t r = strip % strips * kBlockRows;
-            int64_t rest = strip / strips, in_offset = r, out_offset = r * axes[other].strides[1];
+          for (int64_t piece = begin; piece < end; ++piece) {
+            const int64_t r = piece / across % down * kPiece, c = piece % across * kPiece;
+            int64_t rest = piece / (down * across), in_offset = r + c * in_step,
+                    out_offset = r * out_step + c;
             for (size_t d = inner; d-- > 0;) {
               if (d == other) continue;
               const int64_t at = rest % axes[d].size;
@@ -353,8 +325,9 @@ void copy_strided(std::span<const int64_t> sizes, const StridedArray& from, cons
               in_offset += at * axes[d].strides[0];
               out_offset += at * axes[d].strides[1];
             }
-            transpose(source + in_offset * from_bytes, axes[inner].strides[0], target + out_offset * to_bytes,
-                      axes[other].strides[1], std::min(kBlockRows, rows - r), columns);
+            transpose(size_of(to.dtype), source + in_offset * from_bytes, in_step,
+                      target + out_offset * to_bytes, out_step, std::min(kPiece, rows - r),
+                      std::min(kPiece, columns - c), streams);
           }
         },
         1);

@@ -112,7 +112,8 @@ Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vecto
     return made;
   };
   scatter.params[0] = param("x", ParamType::OptionalTensor);
-  scatter.params.insert(scatter.params.begin() + 1, {param("source", ParamType::Tensor), param("sizes", ParamType::Sizes)});
+  scatter.params.insert(scatter.params.begin() + 1,
+                        {param("source", ParamType::Tensor), param("sizes", ParamType::Sizes)});
   Op& op = table.add(std::make_unique<Op>(std::move(scatter), Kind::Index));
   op.base = &view_op;
   result.samples({.calls = std::move(calls)});
@@ -359,8 +360,8 @@ Tensor unsqueeze(const Tensor& x, int64_t dim, SourceLocation where) {
   return call(WEFT_OP("unsqueeze"), {x}, {dim}, where);
 }
 Tensor alias(const Tensor& x, SourceLocation where) { return call(WEFT_OP("alias"), {x}, where); }
-Tensor slice(const Tensor& x, int64_t dim, std::optional<SymArg> start, std::optional<SymArg> end, SymArg step,
-             SourceLocation where) {
+Tensor slice(const Tensor& x, int64_t dim, std::optional<SymArg> start, std::optional<SymArg> end,
+             SymArg step, SourceLocation where) {
   return call(WEFT_OP("slice"), {x}, {dim, size_or_none(start), size_or_none(end), Sym(step)}, where);
 }
 Tensor select(const Tensor& x, int64_t dim, SymArg index, SourceLocation where) {

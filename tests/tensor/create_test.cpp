@@ -135,7 +135,8 @@ TEST(Copy, CastsRoundTowardZeroAndAliasWhereNothingChanges) {
 // A transposed copy of every element size and odd shapes meets every element.
 TEST(Copy, TransposedCopiesOfAllSizes) {
   for (DType dtype : {kUInt8, kInt16, kFloat32, kFloat64})
-    for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {7, 9}, {16, 16}, {33, 65}, {130, 70}, {300, 257}}) {
+    for (auto [rows, columns] :
+         {std::pair<int64_t, int64_t>{1, 1}, {7, 9}, {16, 16}, {33, 65}, {130, 70}, {300, 257}}) {
       Tensor x = arange(rows * columns).remainder(101).to(dtype).view({rows, columns});
       const Doubles flat = values(x), turned = values(x.t().contiguous());
       for (int64_t r = 0; r < rows; ++r)
@@ -145,6 +146,21 @@ TEST(Copy, TransposedCopiesOfAllSizes) {
       Tensor batched = x.view({1, rows, columns}).expand({3, rows, columns}).transpose(1, 2).contiguous();
       EXPECT_TRUE(batched[2].equal(x.t()));
     }
+}
+
+// Results beyond the caches are written past them, where rows are aligned.
+TEST(Copy, LargeTransposedCopies) {
+  for (int64_t columns : {2100, 2051}) {
+    Tensor x = arange(2050 * columns, kInt32).view({2050, columns});
+    for (const Tensor& source : {x, x.slice(1, 1)}) {
+      Tensor turned = source.t().contiguous();
+      EXPECT_TRUE(turned.t().equal(source));
+      const int32_t* data = turned.data_ptr<int32_t>();
+      const int64_t first = columns - source.size(1);
+      for (int64_t i = 0; i < turned.numel(); i += 997)
+        ASSERT_EQ(data[i], i % 2050 * columns + i / 2050 + first);
+    }
+  }
 }
 
 // Case C90: tensors of no elements and of no dimensions.

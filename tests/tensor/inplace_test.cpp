@@ -60,7 +60,8 @@ TEST(InPlace, CopyBroadcastsAndConverts) {
   x.copy_(tensor(7.));
   EXPECT_EQ(x.sum().item<int64_t>(), 42);
   EXPECT_EQ(error_of([&] { x.copy_(zeros({2})); }),
-            "copy_: the source of sizes [2] does not broadcast to the sizes [2, 3] of the tensor that is written to");
+            "copy_: the source of sizes [2] does not broadcast to the sizes [2, 3] of the tensor that is "
+            "written to");
   EXPECT_EQ(error_of([&] { x.fill_(zeros({1})); }),
             "fill_: the value has sizes [1]; it must be a number or a tensor without dimensions");
   x.t().fill_(tensor(4));

@@ -63,17 +63,18 @@ std::vector<std::string> all_rules(const Layout<S>& x) {
       }
     }
   }
-  const std::vector<std::vector<int64_t>> lists = {{},     {-1},    {6},        {2, 3},    {3, 2},       {-1, 2},
-                                                   {2, -1, 1}, {24},    {4, 6},     {-1, -1},  {2, 3, 4},    {1, 2, 3},
-                                                   {5, 2, 3},  {0},     {0, -1},    {2, 12},   {2, 3, 2, 2}, {-2},
-                                                   {3, -1, -1}, {2, -1, -1}};
+  const std::vector<std::vector<int64_t>> lists = {
+      {},      {-1},    {6},          {2, 3},    {3, 2},      {-1, 2},    {2, -1, 1},
+      {24},    {4, 6},  {-1, -1},     {2, 3, 4}, {1, 2, 3},   {5, 2, 3},  {0},
+      {0, -1}, {2, 12}, {2, 3, 2, 2}, {-2},      {3, -1, -1}, {2, -1, -1}};
   for (const std::vector<int64_t>& sizes : lists) {
     const auto wanted = list<S>(sizes);
     run([&] { return view_rules::view<S>(x, wanted); });
     run([&] { return view_rules::expand<S>(x, wanted); });
     run([&] { return view_rules::as_strided<S>(x, wanted, wanted, maybe<S>({})); });
   }
-  for (const std::vector<int64_t>& dims : std::vector<std::vector<int64_t>>{{}, {0}, {1, 0}, {2, 0, 1}, {-1, 0, 1}, {0, 0}}) {
+  for (const std::vector<int64_t>& dims :
+       std::vector<std::vector<int64_t>>{{}, {0}, {1, 0}, {2, 0, 1}, {-1, 0, 1}, {0, 0}}) {
     const DimList given(dims);
     run([&] { return view_rules::permute(x, dims); });
     run([&] { return view_rules::squeeze(x, &given); });
@@ -86,9 +87,9 @@ std::vector<std::string> all_rules(const Layout<S>& x) {
 
 TEST(ViewRules, IntegersAndSymGiveTheSame) {
   for (const Layout<int64_t>& x :
-       {ints({}, {}), ints({6}, {1}), ints({6}, {2}, 3), ints({2, 3}, {3, 1}), ints({3, 2}, {1, 3}), ints({2, 3, 4}, {12, 4, 1}),
-        ints({2, 3, 4}, {24, 8, 2}, 8), ints({4, 1, 6}, {6, 9, 1}), ints({0, 3}, {3, 1}), ints({2, 3}, {0, 1}),
-        ints({1, 1}, {7, 5}), ints({4, 2, 3}, {1, 12, 4})})
+       {ints({}, {}), ints({6}, {1}), ints({6}, {2}, 3), ints({2, 3}, {3, 1}), ints({3, 2}, {1, 3}),
+        ints({2, 3, 4}, {12, 4, 1}), ints({2, 3, 4}, {24, 8, 2}, 8), ints({4, 1, 6}, {6, 9, 1}),
+        ints({0, 3}, {3, 1}), ints({2, 3}, {0, 1}), ints({1, 1}, {7, 5}), ints({4, 2, 3}, {1, 12, 4})})
     EXPECT_EQ(all_rules(x), all_rules(syms(x))) << text(x);
 }
 
@@ -167,7 +168,8 @@ TEST_F(SymbolicViews, TransposeKeepsExpressionsWithoutGuards) {
 }
 TEST_F(SymbolicViews, SliceAndSelectStaySymbolic) {
   EXPECT_EQ(text(view_rules::slice<Sym>(x, 0, Sym::from_int(1), {}, Sym::from_int(1))), "[(s-1), 3][3, 1]3");
-  EXPECT_EQ(text(view_rules::slice<Sym>(x, 0, {}, Sym::from_int(-1), Sym::from_int(1))), "[(-1+s), 3][3, 1]0");
+  EXPECT_EQ(text(view_rules::slice<Sym>(x, 0, {}, Sym::from_int(-1), Sym::from_int(1))),
+            "[(-1+s), 3][3, 1]0");
   EXPECT_EQ(text(view_rules::select(x, 0, Sym::from_int(-1))), "[3][1](-1+s)*3");
   EXPECT_TRUE(environment.specialized.empty());
   EXPECT_FALSE(environment.guards.empty());
@@ -186,7 +188,8 @@ TEST_F(SymbolicViews, ViewOfATransposedTensorNeedsACopy) {
 }
 // A strided tensor whose width is an expression still merges its outer dimensions: case C06.
 TEST_F(SymbolicViews, OuterDimensionsOfAStridedTensorMerge) {
-  const Layout<Sym> base{{Sym::from_int(4), three, s}, {Sym::from_int(24), Sym::from_int(8), Sym::from_int(1)}, {}};
+  const Layout<Sym> base{
+      {Sym::from_int(4), three, s}, {Sym::from_int(24), Sym::from_int(8), Sym::from_int(1)}, {}};
   const Sizes merged = {Sym::from_int(12), s};
   EXPECT_EQ(text(view_rules::view<Sym>(base, merged)), "[12, s][8, 1]0");
 }
@@ -196,7 +199,8 @@ TEST_F(SymbolicViews, ExpandKeepsMarkedDimensions) {
   EXPECT_TRUE(environment.guards.empty());
 }
 TEST_F(SymbolicViews, UnfoldCountsWindows) {
-  EXPECT_EQ(text(view_rules::unfold(x, 0, Sym::from_int(2), Sym::from_int(2))), "[((s-2)/2+1), 3, 2][6, 1, 3]0");
+  EXPECT_EQ(text(view_rules::unfold(x, 0, Sym::from_int(2), Sym::from_int(2))),
+            "[((s-2)/2+1), 3, 2][6, 1, 3]0");
 }
 
 // ---- Layouts ----------------------------------------------------------------------------------------------------------
@@ -207,8 +211,8 @@ TEST(Layouts, DenseStridesKeepTheOrderOfDimensions) {
   };
   using V = std::vector<int64_t>;
   EXPECT_EQ(dense({2, 3}, {1, 2}), (V{1, 2}));
-  EXPECT_EQ(dense({2, 3}, {2, 4}), (V{1, 2}));       // gaps close
-  EXPECT_EQ(dense({2, 3}, {0, 1}), (V{3, 1}));       // an expanded tensor
+  EXPECT_EQ(dense({2, 3}, {2, 4}), (V{1, 2}));  // gaps close
+  EXPECT_EQ(dense({2, 3}, {0, 1}), (V{3, 1}));  // an expanded tensor
   EXPECT_EQ(dense({2, 3, 4}, {4, 8, 1}), (V{4, 8, 1}));
   EXPECT_EQ(dense({1, 8}, {64, 1}), (V{64, 1}));
 }

@@ -44,7 +44,8 @@ TEST(Sym, StandsWhereASizeIsExpected) {
   EXPECT_EQ(std::sqrt(static_cast<double>(x.size(0))), 2.0);
   EXPECT_EQ(x.numel() / x.size(0), 6);
 
-  EXPECT_TRUE(x.size(0) == 4 && x.size(0) != 5 && x.size(0) < 5 && x.size(0) <= 4 && 5 > x.size(0) && x.size(1) >= n / 8);
+  EXPECT_TRUE(x.size(0) == 4 && x.size(0) != 5 && x.size(0) < 5 && x.size(0) <= 4 && 5 > x.size(0) &&
+              x.size(1) >= n / 8);
   EXPECT_TRUE(x.size(0) == y.size(0));
   EXPECT_TRUE(x.sizes() == y.sizes());
   EXPECT_TRUE(x.sizes() == (std::vector<int64_t>{4, 6}));

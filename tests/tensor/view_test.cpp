@@ -117,23 +117,32 @@ TEST(View, SameDTypeReinterpretIsAView) {
 TEST(View, MistakesSayWhatWouldBeRight) {
   Tensor x = numbers({2, 3});
   EXPECT_EQ(error_of([&] { x.t().view({6}); }),
-            "view: a tensor of sizes [3, 2] and strides [1, 3] cannot be seen as [6]: a dimension of the view would "
+            "view: a tensor of sizes [3, 2] and strides [1, 3] cannot be seen as [6]: a dimension of the "
+            "view would "
             "span two that are not adjacent; use reshape(), which copies");
-  EXPECT_EQ(error_of([&] { x.reshape({4, -1}); }),
+  EXPECT_EQ(error_of([&] {
+              x.reshape({4, -1});
+            }),
             "reshape: sizes [4, -1] do not divide the 6 elements of the tensor [2, 3]");
   EXPECT_EQ(error_of([&] { x.view({5}); }), "view: sizes [5] hold 5 elements, but the tensor [2, 3] has 6");
   EXPECT_EQ(error_of([&] { x.select(0, 2); }),
             "select: index 2 is out of range for dimension 0 of the tensor [2, 3]; it takes -2 to 1");
-  EXPECT_EQ(error_of([&] { x.narrow(1, 2, 2); }), "narrow: start 2 and length 2 reach beyond dimension 1 of [2, 3]");
+  EXPECT_EQ(error_of([&] { x.narrow(1, 2, 2); }),
+            "narrow: start 2 and length 2 reach beyond dimension 1 of [2, 3]");
   EXPECT_EQ(error_of([&] { x.as_strided({4}, {2}); }),
             "as_strided: sizes [4] with strides [2] and offset 0 reach element 6 of a storage of 6 elements");
   EXPECT_EQ(error_of([&] { x.slice(0, 0, 2, 0); }), "slice: step is 0; it must be 1 or more");
-  EXPECT_EQ(error_of([&] { x.expand({2, 4}); }),
+  EXPECT_EQ(error_of([&] {
+              x.expand({2, 4});
+            }),
             "expand: dimension 1 of the tensor [2, 3] has size 3, not 1, and cannot become 4 of [2, 4]");
-  EXPECT_EQ(error_of([&] { x.split({1, 2}, 1).size() == 2 ? x.split({1, 1}, 1) : std::vector<Tensor>(); }),
+  EXPECT_EQ(error_of([&] {
+              x.split({1, 2}, 1).size() == 2 ? x.split({1, 1}, 1) : std::vector<Tensor>();
+            }),
             "split: sizes [1, 1] add up to 2, but dimension 1 of [2, 3] has 3");
-  EXPECT_EQ(error_of([&] { x.view(kFloat64); }),
-            "view: the last dimension of [2, 3] has 3 elements of 4 bytes, which do not fill elements of 8 bytes");
+  EXPECT_EQ(
+      error_of([&] { x.view(kFloat64); }),
+      "view: the last dimension of [2, 3] has 3 elements of 4 bytes, which do not fill elements of 8 bytes");
   EXPECT_THROW(x.select(0, 5), IndexError);
   EXPECT_THROW(x.transpose(0, 2), IndexError);
   EXPECT_THROW(zeros({}).select(0, 0), IndexError);
@@ -158,19 +167,36 @@ TEST(ViewGradient, PartialViewsFillWithZeros) {
   EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.select(1, -1); }), (Floats{0, 0, 1, 0, 0, 2}));
   EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.diagonal(1); }), (Floats{0, 1, 0, 0, 0, 2}));
   EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.t(); }), (Floats{1, 3, 5, 2, 4, 6}));
-  EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.permute({1, 0}).reshape({-1}); }), (Floats{1, 3, 5, 2, 4, 6}));
-  EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.unsqueeze(0).squeeze(); }), (Floats{1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(gradient(numbers({1, 3}), [](const Tensor& t) { return t.expand({2, 2, 3}); }), (Floats{22, 26, 30}));
+  EXPECT_EQ(gradient(x,
+                     [](const Tensor& t) {
+                       return t.permute({1, 0}).reshape({-1});
+                     }),
+            (Floats{1, 3, 5, 2, 4, 6}));
+  EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.unsqueeze(0).squeeze(); }),
+            (Floats{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(gradient(numbers({1, 3}),
+                     [](const Tensor& t) {
+                       return t.expand({2, 2, 3});
+                     }),
+            (Floats{22, 26, 30}));
   EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.split(2, 1)[1]; }), (Floats{0, 0, 1, 0, 0, 2}));
 }
 
 TEST(ViewGradient, OverlappingViewsAddUp) {
   Tensor x = numbers({5});
   // Windows (0,1,2), (1,2,3), (2,3,4) with weights 1 to 9.
-  EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.unfold(0, 3, 1); }), (Floats{1, 2 + 4, 3 + 5 + 7, 6 + 8, 9}));
-  EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.as_strided({3, 3}, {1, 1}, 0); }),
+  EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.unfold(0, 3, 1); }),
             (Floats{1, 2 + 4, 3 + 5 + 7, 6 + 8, 9}));
-  EXPECT_EQ(gradient(x, [](const Tensor& t) { return t.as_strided({2, 2}, {0, 1}, 1); }), (Floats{0, 4, 6, 0, 0}));
+  EXPECT_EQ(gradient(x,
+                     [](const Tensor& t) {
+                       return t.as_strided({3, 3}, {1, 1}, 0);
+                     }),
+            (Floats{1, 2 + 4, 3 + 5 + 7, 6 + 8, 9}));
+  EXPECT_EQ(gradient(x,
+                     [](const Tensor& t) {
+                       return t.as_strided({2, 2}, {0, 1}, 1);
+                     }),
+            (Floats{0, 4, 6, 0, 0}));
   // A half sum rounds once: 256 + 1 + 1 is 258, not 256.
   Tensor h = zeros({2}, kBFloat16).requires_grad_();
   Tensor weights = tensor({256., 0., 1., 0., 1., 0.}, kBFloat16).view({3, 2});
@@ -193,9 +219,10 @@ TEST(ViewGradient, AsStridedOfAStridedBaseIsPyTorchs) {
 TEST(ViewGradient, PartialViewsAreTwiceDifferentiable) {
   Tensor x = numbers({2, 3}, kFloat64).requires_grad_();
   const auto check = [&](auto f) {
-    EXPECT_TRUE(autograd::gradcheck([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{f(in[0])}; }, {x}));
-    EXPECT_TRUE(
-        autograd::gradgradcheck([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{f(in[0])}; }, {x}));
+    EXPECT_TRUE(autograd::gradcheck(
+        [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{f(in[0])}; }, {x}));
+    EXPECT_TRUE(autograd::gradgradcheck(
+        [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{f(in[0])}; }, {x}));
   };
   check([](const Tensor& t) { return square(t.slice(1, 1)); });
   check([](const Tensor& t) { return square(t.unfold(1, 2, 1)); });
