@@ -173,6 +173,15 @@ std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation where) {
   return pieces;
 }
 
+namespace {
+
+// By name, one number is a size and a longer list the sizes.
+std::vector<Tensor> split_by_name(const Tensor& x, const SymList& sizes, int64_t dim, SourceLocation where) {
+  return sizes.size() == 1 ? split(x, sizes[0], dim, where) : split(x, sizes, dim, where);
+}
+
+}  // namespace
+
 void register_view_composites(OpTable& table) {
   composite(table, "reshape(Tensor x, SymInt[] shape) -> Tensor", &reshape)
       .samples({.calls = {"x=[3,4] shape=[2,-1]", "x=[2,3,4] shape=[24]", "x=[0,3] shape=[3,0]"}});
@@ -188,13 +197,8 @@ void register_view_composites(OpTable& table) {
   composite(table, "narrow(Tensor x, int dim, SymInt start, SymInt length) -> Tensor", &narrow)
       .samples({.calls = {"x=[5,4] dim=0 start=1 length=3", "x=[2,7] dim=-1 start=-4 length=4",
                           "x=[3] dim=0 start=3 length=0"}});
-  using Pieces = std::vector<Tensor>;
-  composite<Pieces, const Tensor&, SymArg, int64_t, SourceLocation>(
-      table, "split(Tensor x, SymInt split_size, int dim=0) -> Tensor[]", &split)
-      .samples({.calls = {"x=[7,2] split_size=3"}});
-  composite<Pieces, const Tensor&, const SymList&, int64_t, SourceLocation>(
-      table, "split_with_sizes(Tensor x, SymInt[] split_sizes, int dim=0) -> Tensor[]", &split)
-      .samples({.calls = {"x=[2,7] split_sizes=[1,4,2] dim=1"}});
+  composite(table, "split(Tensor x, SymInt[] split_size, int dim=0) -> Tensor[]", &split_by_name)
+      .samples({.calls = {"x=[7,2] split_size=[3]", "x=[2,7] split_size=[1,4,2] dim=1"}});
   composite(table, "chunk(Tensor x, int chunks, int dim=0) -> Tensor[]", &chunk)
       .samples({.calls = {"x=[7,2] chunks=3", "x=[2,4] chunks=2 dim=-1"}});
   composite(table, "unbind(Tensor x, int dim=0) -> Tensor[]", &unbind);
