@@ -175,7 +175,7 @@ void Harness::check_sample(const Sample& sample, DType dtype) {
   if (outcome.error) return;
   worked_.insert(sample.text);
   if (is_in_place()) return check_in_place(sample, copies);
-  check_infer(sample, copies, outcome);
+  check_infer(sample, tensors, outcome);
   check_layouts(sample, tensors, outcome);
   if (!has_fixed_value()) return;
   EXPECT_EQ(difference_of_all(run(op(), sample, copies).results, outcome.results), "")
@@ -306,7 +306,8 @@ void Harness::check_gradients(const Sample& sample) {
     if (is_in_place()) operands[0] = mul(operands[0], 1);
     Tensors differentiable;
     for (const Tensor& result : sample.call(op(), operands).run())
-      if (result.is_floating_point() && result.requires_grad()) differentiable.push_back(result);
+      // Differences through a rounding to a smaller type measure the rounding; autograd's tests have the casts.
+      if (result.dtype() == DType::Float64 && result.requires_grad()) differentiable.push_back(result);
     return differentiable;
   };
   if (inputs.empty() || run_without_tape(op(), sample, tensors).error) return;  // no op of float64
