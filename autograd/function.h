@@ -133,12 +133,7 @@ struct Function {
     using Result = decltype(T::forward(&node->context, std::forward<Args>(args)...));
     Result result;
     {
-      const bool mode = grad_mode_enabled();
-      struct Restore {
-        bool mode;
-        ~Restore() { set_grad_mode(mode); }
-      } restore{mode};
-      set_grad_mode(false);
+      const AutoGradMode off(false);
       result = T::forward(&node->context, std::forward<Args>(args)...);
     }
     if constexpr (std::is_same_v<Result, Tensor>) {

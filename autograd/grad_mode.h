@@ -1,5 +1,5 @@
 // Grad mode: whether this thread records what it computes, and the guards that switch it for a scope.
-// Needs tensor/grad_flag.h, where the flag lives. Names are libtorch's.
+// Needs tensor/grad_flag.h, where the flag and AutoGradMode live. Names are libtorch's.
 #pragma once
 
 #include "tensor/grad_flag.h"
@@ -9,18 +9,6 @@ namespace weft {
 struct GradMode {
   static bool is_enabled() { return grad_mode_enabled(); }
   static void set_enabled(bool enabled) { set_grad_mode(enabled); }
-};
-
-// Sets grad mode until the end of the scope.
-class AutoGradMode {
- public:
-  explicit AutoGradMode(bool enabled) : before_(GradMode::is_enabled()) { GradMode::set_enabled(enabled); }
-  ~AutoGradMode() { GradMode::set_enabled(before_); }
-  AutoGradMode(const AutoGradMode&) = delete;
-  AutoGradMode& operator=(const AutoGradMode&) = delete;
-
- private:
-  bool before_;
 };
 
 struct NoGradGuard : AutoGradMode {

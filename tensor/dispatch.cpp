@@ -100,19 +100,11 @@ void run_in_place(const Call& call, const Tensor& self) {
     return;
   }
   // The general form: compute, then copy into place.
-  const bool mode = grad_mode;
-  grad_mode = false;
-  struct Restore {
-    bool mode;
-    ~Restore() { grad_mode = mode; }
-  } restore{mode};
+  const AutoGradMode off(false);
   const Tensor value = weft::call(*op.base, call.operands, call.attrs, call.where);
   WEFT_CHECK(value.sizes() == self.sizes(), op.name(), ": the result of sizes ", value.sizes(),
              " does not fit into ", self.sizes());
-  const Op& copy = WEFT_OP("copy_");
-  const Operand copy_operands[] = {self, value};
-  static const Attrs none = {};
-  copy.cpu_in_place(Call{copy, copy_operands, none, call.where}, self);
+  copy_data(value, self);
 }
 
 }  // namespace
@@ -210,12 +202,6 @@ std::string describe(const Tensor& x) {
   return detail::concat(x.sizes(), " ", x.dtype());
 }
 
-namespace {
-
-int category(DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::Bool ? 0 : 1; }
-
-}  // namespace
-
 DType result_type(std::span<const Operand> operands) {
   std::optional<DType> dims, zero_dim, number;
   const auto join = [](std::optional<DType>& into, DType dtype) {
@@ -231,7 +217,7 @@ DType result_type(std::span<const Operand> operands) {
   for (const auto& next : {zero_dim, number}) {
     if (!next) continue;
     if (!result) result = next;
-    else if (category(*next) > category(*result)) result = promote(*result, *next);
+    else if (category_of(*next) > category_of(*result)) result = promote(*result, *next);
   }
   WEFT_ASSERT(result.has_value(), "no operand has a type");
   return *result;

@@ -1,10 +1,22 @@
-// Whether this thread records what it computes: the flag that dispatch asks and the guards of autograd switch.
-// Needs nothing.
+// Whether this thread records what it computes: the flag that dispatch asks, and the scope that switches it.
+// Needs nothing. autograd/grad_mode.h gives users the other guards.
 #pragma once
 
 namespace weft {
 
 bool grad_mode_enabled();
 void set_grad_mode(bool enabled);
+
+// Sets grad mode until the end of the scope.
+class AutoGradMode {
+ public:
+  explicit AutoGradMode(bool enabled) : before_(grad_mode_enabled()) { set_grad_mode(enabled); }
+  ~AutoGradMode() { set_grad_mode(before_); }
+  AutoGradMode(const AutoGradMode&) = delete;
+  AutoGradMode& operator=(const AutoGradMode&) = delete;
+
+ private:
+  bool before_;
+};
 
 }  // namespace weft

@@ -73,7 +73,7 @@ SmallVector<Axis, 6> make_axes(const ElementwiseCall& call) {
 template <bool kGather>
 void transfer(const SmallVector<Axis, 6>& axes, size_t k, char* array, size_t array_bytes, char* tile,
               size_t tile_bytes, ConvertKernel convert, int64_t start, int64_t count) {
-  int64_t at[16];
+  SmallVector<int64_t, 6> at(axes.size());
   int64_t rest = start, offset = 0;
   for (size_t d = axes.size(); d-- > 0;) {
     at[d] = rest % axes[d].size;

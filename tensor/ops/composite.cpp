@@ -17,8 +17,6 @@ double largest_of(DType dtype) {
   }
 }
 
-int category_of(DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::Bool ? 0 : 1; }
-
 // The number as an element of that dtype would hold it, as far as the category goes: so that it does not promote.
 Scalar in_category_of(DType dtype, const Scalar& value) {
   if (category_of(value.dtype()) <= category_of(dtype)) return value;
@@ -85,8 +83,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value, So
   const Tensor& fill = *value.tensor;
   WEFT_CHECK_AT(where, fill.dim() == 0, "masked_fill: the value has sizes ", fill.sizes(),
                 "; a number or a 0-d tensor is needed (where() takes more)");
-  return weft::where(mask, fill.dtype() == x.dtype() ? fill : fill.to(x.dtype(), false, false, where), x,
-                     where);
+  return weft::where(mask, fill.to(x.dtype(), false, false, where), x, where);
 }
 
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf,
@@ -133,7 +130,9 @@ void register_composite_ops(OpTable& table) {
   composite(table, "div(Value a, Value b, *, str? rounding_mode=None) -> Tensor", &div);
   composite(table, "rsub(Value a, Value b, *, Scalar alpha=1) -> Tensor", &rsub);
   composite(table, "clamp(Tensor x, Value? min=None, Value? max=None) -> Tensor", &clamp)
-      .samples({.distinct = true, .calls = {"x=[3,4] min=[3,4] max=[4]", "x=[3,4] min=-1", "x=[5] max=[]", "x=[5] min=-1 max=1"}});
+      .samples(
+          {.distinct = true,
+           .calls = {"x=[3,4] min=[3,4] max=[4]", "x=[3,4] min=-1", "x=[5] max=[]", "x=[5] min=-1 max=1"}});
   composite(table, "clip(Tensor x, Value? min=None, Value? max=None) -> Tensor", &clip)
       .samples({.distinct = true, .calls = {"x=[3,4] min=-1 max=1"}});
   composite(table, "gelu(Tensor x, *, str approximate='none') -> Tensor", &gelu);

@@ -100,10 +100,6 @@ Tensor zeros_of(const OutputSpec& spec, SourceLocation where) {
   return zeros(SymList(spec.sizes), TensorOptions(spec.dtype).device(spec.device), where);
 }
 
-Tensor cast(const Tensor& x, DType dtype, SourceLocation where) {
-  return x.dtype() == dtype ? x : call(WEFT_OP("to_dtype"), {x}, {dtype}, where);
-}
-
 Tensor to_by_name(const Tensor& x, DType dtype, bool non_blocking, bool copy, SourceLocation where) {
   return x.to(dtype, non_blocking, copy, where);
 }
@@ -126,8 +122,11 @@ void register_copy_ops(OpTable& table) {
   move_entry(table, "to_dtype(Tensor x, ScalarType dtype) -> Tensor", last_of)
       .infer([](const Call& call) { return like(call.tensor(0), call.attr(0).as_dtype()); })
       .cpu([](const Call& call, std::span<Tensor> outputs) { copy_data(call.tensor(0), outputs[0]); })
-      .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) { return cast(dy, x.spec.dtype, grad.where); })
-      .samples({.calls = {"x=[3,4] dtype=f32", "x=[3,4] dtype=i64", "x=[5] dtype=bf16", "x=[5] dtype=bool", "x=[] dtype=f16", "x=[0] dtype=u8"}});
+      .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) {
+        return dy.to(x.spec.dtype, false, false, grad.where);
+      })
+      .samples({.calls = {"x=[3,4] dtype=f32", "x=[3,4] dtype=i64", "x=[5] dtype=bf16", "x=[5] dtype=bool",
+                          "x=[] dtype=f16", "x=[0] dtype=u8"}});
   // The base of copy_: source, stretched to the sizes of self and converted to its dtype.
   move_entry(table, "copy(Tensor self, Tensor source, *, bool non_blocking=False) -> Tensor", last_of)
       .infer([](const Call& call) {
@@ -139,9 +138,10 @@ void register_copy_ops(OpTable& table) {
       })
       .grad([](InSpec<0> self, const GradCall& grad) { return zeros_of(self.spec, grad.where); },
             [](Dy<> dy, InSpec<1> source, const GradCall& grad) {
-              return cast(sum_to(dy, source.sizes(), grad.where), source.spec.dtype, grad.where);
+              return sum_to(dy, source.sizes(), grad.where).to(source.spec.dtype, false, false, grad.where);
             })
-      .samples({.calls = {"self=[3,4] source=[3,4]", "self=[3,4] source=[4]", "self=[2,3] source=[]", "self=[0] source=[0]"}});
+      .samples({.calls = {"self=[3,4] source=[3,4]", "self=[3,4] source=[4]", "self=[2,3] source=[]",
+                          "self=[0] source=[0]"}});
   // The base of fill_: one value in the sizes and dtype of self.
   move_entry(table, "fill(Tensor self, Value value) -> Tensor", last_of)
       .infer([](const Call& call) {
@@ -155,9 +155,10 @@ void register_copy_ops(OpTable& table) {
       })
       .grad([](InSpec<0> self, const GradCall& grad) { return zeros_of(self.spec, grad.where); },
             [](Dy<> dy, InSpec<1> value, const GradCall& grad) {
-              return cast(sum_to(dy, value.sizes(), grad.where), value.spec.dtype, grad.where);
+              return sum_to(dy, value.sizes(), grad.where).to(value.spec.dtype, false, false, grad.where);
             })
-      .samples({.calls = {"self=[3,4] value=2", "self=[3,4] value=[]", "self=[] value=1", "self=[0] value=0"}});
+      .samples(
+          {.calls = {"self=[3,4] value=2", "self=[3,4] value=[]", "self=[] value=1", "self=[0] value=0"}});
   composite(table, "contiguous(Tensor x) -> Tensor", &contiguous);
   composite(table, "to(Tensor x, ScalarType dtype, bool non_blocking=False, bool copy=False) -> Tensor",
             &to_by_name)
@@ -176,7 +177,7 @@ Tensor contiguous(const Tensor& x, SourceLocation where) {
 }
 
 Tensor Tensor::to(DType dtype, bool, bool copy, SourceLocation where) const {
-  if (dtype != this->dtype()) return cast(*this, dtype, where);
+  if (dtype != this->dtype()) return call(WEFT_OP("to_dtype"), {*this}, {dtype}, where);
   return copy ? weft::clone(*this, where) : *this;
 }
 Tensor Tensor::to(Device device, bool, bool copy, SourceLocation where) const {

@@ -6,6 +6,7 @@
 #include "tensor/ops/check.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/register.h"
+#include "tensor/ops/view.h"
 
 namespace weft {
 namespace {
@@ -316,17 +317,6 @@ void put(const Call& call, const Tensor& target) {
   cpu::scatter(std::move(offsets.loop), accumulate ? cpu::ScatterOp::Add : cpu::ScatterOp::Assign,
                work->dtype, bytes_of(work), data_of<int64_t>(offsets.table), value->dtype, bytes_of(value));
   if (widens) copy_data(work, view);
-}
-
-// The sum over what broadcasting repeated.
-Tensor sum_to(const Tensor& x, const SymList& sizes) {
-  const auto extra = x.dim() - static_cast<int64_t>(sizes.size());
-  DimList dims;
-  for (int64_t d = 0; d < x.dim(); ++d) {
-    if (d < extra || (sizes[static_cast<size_t>(d - extra)] == 1 && x.size(d) != 1)) dims.push_back(d);
-  }
-  if (dims.empty()) return extra < 0 ? reshape(x, sizes) : x;
-  return reshape(sum(x, dims, true), sizes);
 }
 
 SmallVector<Operand, 8> operands_of(std::initializer_list<Operand> first, const std::vector<Tensor>& list) {

@@ -4,6 +4,7 @@
 #include "tensor/ops/check.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/register.h"
+#include "tensor/ops/view.h"
 
 namespace weft {
 namespace {
@@ -172,18 +173,6 @@ void run_added(const Call& call, std::span<Tensor> outputs) {
 
 // ---- Gradients --------------------------------------------------------------------------------------------------------
 
-// Sums a gradient over the dimensions along which its operand was broadcast.
-Tensor sum_to(const Tensor& gradient, const SymList& sizes) {
-  DimList added, stretched;
-  const int64_t extra = gradient.dim() - static_cast<int64_t>(sizes.size());
-  for (int64_t d = 0; d < extra; ++d) added.push_back(d);
-  Tensor result = added.empty() ? gradient : sum(gradient, added);
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] == 1 && result.size(static_cast<int64_t>(d)) != 1)
-      stretched.push_back(static_cast<int64_t>(d));
-  }
-  return stretched.empty() ? result : sum(result, stretched, true);
-}
 Tensor scaled(const Tensor& x, const Scalar& factor) {
   return !factor.is_traced() && factor == Scalar(1) ? x : mul(x, factor);
 }

@@ -29,11 +29,7 @@ void become_view(const Op& op, const Tensor& self, SourceLocation where, F&& mak
   const CompositeScope scope(op, where);
   Tensor view;
   {
-    struct Restore {
-      bool mode = grad_mode_enabled();
-      ~Restore() { set_grad_mode(mode); }
-    } restore;
-    set_grad_mode(true);
+    const AutoGradMode on(true);
     view = make();
   }
   become(op, self, view, where);

@@ -134,7 +134,7 @@ Tensor operand_or_none(const Call& call, size_t k) { return call.has_tensor(k) ?
 
 // An operand in the dtype of the computation; for decompositions.
 Tensor widen(const Tensor& x, DType dtype, SourceLocation where) {
-  return !x.defined() || x.dtype() == dtype ? x : x.to(dtype, false, false, where);
+  return x.defined() ? x.to(dtype, false, false, where) : x;
 }
 
 template <bool kLayer>
@@ -250,13 +250,10 @@ void run_norm_backward_weight(const Call& call, std::span<Tensor> outputs) {
   copy_data(make_view(totals, contiguous_layout<Sym>(out->layout.sizes)), out);
 }
 
-Tensor to_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : x.to(dtype); }
-
 // Σ dy over the leading dimensions: the bias gradient.
 Tensor bias_gradient(const Tensor& dy, const OutputSpec& bias) {
-  return to_dtype(
-      sum_leading(dy, dy.dim() - static_cast<int64_t>(bias.sizes.size()), SourceLocation::current()),
-      bias.dtype);
+  return sum_leading(dy, dy.dim() - static_cast<int64_t>(bias.sizes.size()), SourceLocation::current())
+      .to(bias.dtype);
 }
 
 template <bool kLayer>
@@ -305,15 +302,15 @@ void register_normalization_ops(OpTable& table) {
             return call(WEFT_OP("layer_norm_backward"), {dy, x, weight}, attrs, SourceLocation::current());
           },
           [](Dy<> dy, In<0> x, InSpec<1> weight, const Attrs& attrs) {
-            return to_dtype(
-                call(WEFT_OP("layer_norm_backward_weight"), {dy, x}, attrs, SourceLocation::current()),
-                weight.spec.dtype);
+            return call(WEFT_OP("layer_norm_backward_weight"), {dy, x}, attrs, SourceLocation::current())
+                .to(weight.spec.dtype);
           },
           [](Dy<> dy, InSpec<2> bias) { return bias_gradient(dy, bias.spec); })
       .decompose(decompose_norm<true>)
-      .samples({.specials = false,
-                .calls = {"x=[3,5] normalized_shape=[5] weight=[5] bias=[5]", "x=[2,3,4] normalized_shape=[3,4]",
-                          "x=[3,1] normalized_shape=[1]", "x=[0,4] normalized_shape=[4] weight=[4]"}});
+      .samples(
+          {.specials = false,
+           .calls = {"x=[3,5] normalized_shape=[5] weight=[5] bias=[5]", "x=[2,3,4] normalized_shape=[3,4]",
+                     "x=[3,1] normalized_shape=[1]", "x=[0,4] normalized_shape=[4] weight=[4]"}});
   // x / √(mean(x²) + eps) · weight; without eps the machine epsilon of x's dtype.        Zhang and Sennrich 2019, eq. 4
   entry(table,
         "rms_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
@@ -325,14 +322,14 @@ void register_normalization_ops(OpTable& table) {
             return call(WEFT_OP("rms_norm_backward"), {dy, x, weight}, attrs, SourceLocation::current());
           },
           [](Dy<> dy, In<0> x, InSpec<1> weight, const Attrs& attrs) {
-            return to_dtype(
-                call(WEFT_OP("rms_norm_backward_weight"), {dy, x}, attrs, SourceLocation::current()),
-                weight.spec.dtype);
+            return call(WEFT_OP("rms_norm_backward_weight"), {dy, x}, attrs, SourceLocation::current())
+                .to(weight.spec.dtype);
           })
       .decompose(decompose_norm<false>)
-      .samples({.specials = false,
-                .calls = {"x=[3,5] normalized_shape=[5] weight=[5]", "x=[2,3,4] normalized_shape=[3,4] eps=1e-06",
-                          "x=[3,1] normalized_shape=[1]", "x=[0,4] normalized_shape=[4] weight=[4]"}});
+      .samples(
+          {.specials = false,
+           .calls = {"x=[3,5] normalized_shape=[5] weight=[5]", "x=[2,3,4] normalized_shape=[3,4] eps=1e-06",
+                     "x=[3,1] normalized_shape=[1]", "x=[0,4] normalized_shape=[4] weight=[4]"}});
   composite(
       table,
       "group_norm(Tensor x, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "

@@ -112,7 +112,6 @@ cpu::ElementwiseKernel kernel_for(const Op& op, DType compute) {
 }  // namespace
 
 PointwiseTypes pointwise_types(const Op& op, std::span<const Operand> operands) {
-  // The usual case first: all tensors of one type, numbers of no higher category.
   DType common = result_type(operands);
   const PointwiseRule& rule = *op.pointwise;
   switch (rule.promote) {
@@ -239,9 +238,8 @@ void run_pointwise_in_place(const Call& call, const Tensor& self) {
   const Op& base = *call.op.base;
   SmallVector<Operand, 4> operands(call.operands.begin(), call.operands.end());
   const PointwiseTypes types = pointwise_types(base, operands);
-  const auto category = [](DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::Bool ? 0 : 1; };
-  WEFT_CHECK(category(types.result) <= category(self->dtype) || base.pointwise->is_predicate(), call.name(),
-             ": the result is ", types.result, ", which does not fit into the ", self->dtype,
+  WEFT_CHECK(category_of(types.result) <= category_of(self->dtype) || base.pointwise->is_predicate(),
+             call.name(), ": the result is ", types.result, ", which does not fit into the ", self->dtype,
              " tensor it is written to; convert the tensor or use ", base.name(), "()");
   const Sizes sizes = result_sizes(base, operands);
   WEFT_CHECK(SizesView(sizes) == self.sizes(), call.name(), ": the result of sizes ", sizes,

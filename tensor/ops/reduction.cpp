@@ -120,15 +120,11 @@ Tensor decompose_mean(const Call& call) {
   const DimList& dims = call.attr(kDims).as_dims();
   const DType result = requested(call.attr(kDType), x.dtype());
   const Sym count = folded_count(x.sizes(), folded_dims(dims, x.dim(), "mean"));
-  const Tensor typed = x.dtype() == result ? x : x.to(result, false, false, call.where);
+  const Tensor typed = x.to(result, false, false, call.where);
   return in_compute_dtype(typed, result, call.where, [&](const Tensor& wide) {
     return div(sum(wide, dims, call.attr(kKeepdim).as_bool(), {}, call.where), Scalar(count) * 1.0, {},
                call.where);
   });
-}
-
-Tensor to_dtype_of(const Tensor& gradient, const OutputSpec& spec) {
-  return gradient.dtype() == spec.dtype ? gradient : gradient.to(spec.dtype);
 }
 
 // ---- prod -------------------------------------------------------------------------------------------------------
@@ -158,7 +154,7 @@ Tensor prod_gradient(const Tensor& dy, const Tensor& x, const Tensor& out, const
       prod(where(is_zero, 1, x), attrs[0].is_none() ? std::optional<int64_t>() : int64_t{dims[0]}, keepdim);
   const Tensor gradient = where(is_zero, where(eq(full(zeros), 1), full(others), 0),
                                 where(eq(full(zeros), 0), full(out) / where(is_zero, 1, x), 0));
-  return to_dtype_of(full(dy) * gradient, spec);
+  return (full(dy) * gradient).to(spec.dtype);
 }
 
 // ---- amax, amin, any, all -----------------------------------------------------------------------------------------
@@ -217,8 +213,8 @@ void register_reduction_ops(OpTable& table) {
       .infer(infer_sum)
       .cpu(run_sum)
       .grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs) {
-        return unfold_to(to_dtype_of(dy, x.spec), attrs[kDims].as_dims(), attrs[kKeepdim].as_bool(),
-                         x.sizes(), SourceLocation::current());
+        return unfold_to(dy.to(x.spec.dtype), attrs[kDims].as_dims(), attrs[kKeepdim].as_bool(), x.sizes(),
+                         SourceLocation::current());
       });
   // Σ x / n; a half mean is divided in float and rounds once.
   entry(table, "mean(Tensor x, int[] dim=[], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -229,7 +225,7 @@ void register_reduction_ops(OpTable& table) {
         const DimList& dims = attrs[kDims].as_dims();
         const Sym count =
             folded_count(x.spec.sizes, folded_dims(dims, static_cast<int64_t>(x.spec.sizes.size()), "mean"));
-        return unfold_to(to_dtype_of(dy, x.spec) / (Scalar(count) * 1.0), dims, attrs[kKeepdim].as_bool(),
+        return unfold_to(dy.to(x.spec.dtype) / (Scalar(count) * 1.0), dims, attrs[kKeepdim].as_bool(),
                          x.sizes(), SourceLocation::current());
       })
       .decompose(decompose_mean);

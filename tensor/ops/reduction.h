@@ -31,24 +31,11 @@ Tensor unfold_to(const Tensor& result, const DimList& dims, bool keepdim, const 
 void run_fold(const Tensor& x, const FoldedDims& folded, cpu::Fold fold, DType compute, const Tensor& out,
               std::optional<DType> via = {}, std::optional<double> divisor = {});
 
-// Turns the tape off while a kernel is made of other ops.
-class NoTape {
- public:
-  NoTape() : mode_(grad_mode_enabled()) { set_grad_mode(false); }
-  ~NoTape() { set_grad_mode(mode_); }
-  NoTape(const NoTape&) = delete;
-  NoTape& operator=(const NoTape&) = delete;
-
- private:
-  bool mode_;
-};
-
 // A half computation runs in float and rounds once at its end: body(x in the compute dtype), converted back.
 template <class Body>
 Tensor in_compute_dtype(const Tensor& x, DType result, SourceLocation where, const Body& body) {
   const DType compute = is_half(x.dtype()) ? DType::Float32 : x.dtype();
-  const Tensor value = body(x.dtype() == compute ? x : x.to(compute, false, false, where));
-  return value.dtype() == result ? value : value.to(result, false, false, where);
+  return body(x.to(compute, false, false, where)).to(result, false, false, where);
 }
 
 }  // namespace weft

@@ -61,10 +61,6 @@ Tensor cumprod_gradient(const Tensor& dy, const Tensor& x, const Tensor& out, in
   return where(eq(zeros, 0), before, where(is_first, at_first, 0));
 }
 
-Tensor to_spec(const Tensor& gradient, const OutputSpec& spec) {
-  return gradient.dtype() == spec.dtype ? gradient : gradient.to(spec.dtype);
-}
-
 }  // namespace
 
 void register_scan_ops(OpTable& table) {
@@ -72,14 +68,13 @@ void register_scan_ops(OpTable& table) {
       .infer(infer_scan)
       .cpu(run_scan<true>)
       .grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs) {
-        return to_spec(reverse_cumsum(dy, attrs[0].as_int()), x.spec);
+        return reverse_cumsum(dy, attrs[0].as_int()).to(x.spec.dtype);
       });
   entry(table, "cumprod(Tensor x, int dim, *, ScalarType? dtype=None) -> Tensor", Kind::Reduction)
       .infer(infer_scan)
       .cpu(run_scan<false>)
       .grad([](Dy<> dy, In<0> x, Out<0> out, InSpec<0> spec, const Attrs& attrs) {
-        const Tensor typed = x.dtype() == out.dtype() ? Tensor(x) : x.to(out.dtype());
-        return to_spec(cumprod_gradient(dy, typed, out, attrs[0].as_int()), spec.spec);
+        return cumprod_gradient(dy, x.to(out.dtype()), out, attrs[0].as_int()).to(spec.spec.dtype);
       });
 }
 

@@ -202,12 +202,7 @@ void scatter_slices(ScatterOp op, const Tensor& target, int64_t dim, const Tenso
 // The source times alpha, rounded to its dtype.
 Tensor scaled(const Tensor& source, const Scalar& alpha, SourceLocation where) {
   if (alpha.to_double() == 1) return source;
-  const bool mode = grad_mode_enabled();
-  struct Restore {
-    bool mode;
-    ~Restore() { set_grad_mode(mode); }
-  } restore{mode};
-  set_grad_mode(false);
+  const AutoGradMode off(false);
   return mul(source, alpha, where);
 }
 

@@ -77,7 +77,7 @@ template <Tensor (*kParts)(const Tensor&, int64_t, SourceLocation)>
 Tensor decompose_softmax(const Call& call) {
   const Tensor& x = call.tensor(0);
   const DType result = infer_softmax(call)[0].dtype;
-  const Tensor typed = x.dtype() == result ? x : x.to(result, false, false, call.where);
+  const Tensor typed = x.to(result, false, false, call.where);
   if (statically_known(SymCompare::Eq, x.numel(), Sym::from_int(0))) return clone(typed, call.where);
   return in_compute_dtype(typed, result, call.where, [&](const Tensor& wide) {
     return kParts(wide, call.attr(0).as_int(), call.where);
@@ -129,9 +129,8 @@ template <Tensor (*kParts)(const Tensor&, const Tensor&, int64_t, SourceLocation
 Tensor decompose_backward(const Call& call) {
   const Tensor& dy = call.tensor(0);
   return in_compute_dtype(dy, dy.dtype(), call.where, [&](const Tensor& wide) {
-    const Tensor& y = call.tensor(1);
-    return kParts(wide, y.dtype() == wide.dtype() ? y : y.to(wide.dtype(), false, false, call.where),
-                  call.attr(0).as_int(), call.where);
+    return kParts(wide, call.tensor(1).to(wide.dtype(), false, false, call.where), call.attr(0).as_int(),
+                  call.where);
   });
 }
 template <Tensor (*kParts)(const Tensor&, const Tensor&, int64_t, SourceLocation),
@@ -158,8 +157,7 @@ void run_backward(const Call& call, std::span<Tensor> outputs) {
 
 Tensor backward_through(const Op& op, const Tensor& dy, const Tensor& y, const Attrs& attrs,
                         const OutputSpec& x) {
-  const Tensor gradient = call(op, {dy, y}, Attrs{attrs[0]}, SourceLocation::current());
-  return gradient.dtype() == x.dtype ? gradient : gradient.to(x.dtype);
+  return call(op, {dy, y}, Attrs{attrs[0]}, SourceLocation::current()).to(x.dtype);
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vecto
       .infer(infer_scatter)
       .cpu(run_scatter)
       .grad(
-          [&op, &view_op](Dy<> dy, InSpec<0> x, InSpec<1> source, const Attrs& attrs, const GradCall& grad) {
+          [&view_op](Dy<> dy, InSpec<0> x, InSpec<1> source, const Attrs& attrs, const GradCall& grad) {
             return scatter_through_view(view_op, view_attrs(attrs), x.sizes(),
                                         zeros(source.sizes(), source.options(), grad.where), dy, grad.where);
           },
@@ -133,8 +133,8 @@ Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vecto
 }
 
 // The gradient of a partial view but as_strided.
-auto scatter_gradient(const Entry& view_entry) {
-  const Op* op = &const_cast<Entry&>(view_entry).op();
+auto scatter_gradient(Entry& view_entry) {
+  const Op* op = &view_entry.op();
   return [op](Dy<> dy, InSpec<0> x, const Attrs& attrs, const GradCall& grad) {
     return scatter_through_view(*op, attrs, x.sizes(), dy, Tensor(), grad.where);
   };
@@ -216,8 +216,7 @@ Tensor sum_to(const Tensor& x, const SymList& sizes, SourceLocation where) {
         (x.size(d) != sizes[static_cast<size_t>(d - lead)] && sizes[static_cast<size_t>(d - lead)] == 1))
       dims.push_back(d);
   }
-  if (dims.empty()) return x;
-  const Tensor result = sum(x, dims, true, {}, where);
+  const Tensor result = dims.empty() ? x : sum(x, dims, true, {}, where);
   return lead == 0 ? result : reshape(result, sizes, where);
 }
 
@@ -231,13 +230,15 @@ void register_view_ops(OpTable& table) {
         return view_rules::view<Sym>(x, attrs[0].as_sizes());
       })
       .grad(reshape_back)
-      .samples({.calls = {"x=[3,4] size=[2,6]", "x=[2,3,4] size=[-1,2]", "x=[1] size=[]", "x=[0,3] size=[3,0]"}});
+      .samples(
+          {.calls = {"x=[3,4] size=[2,6]", "x=[2,3,4] size=[-1,2]", "x=[1] size=[]", "x=[0,3] size=[3,0]"}});
   Entry reinterpret = entry(table, "view_dtype(Tensor x, ScalarType dtype) -> Tensor", Kind::View);
   reinterpret.view([](const Layout<Sym>& x, const Attrs& attrs, DType from) {
     return view_rules::reinterpret(x, static_cast<int64_t>(size_of(from)),
                                    static_cast<int64_t>(size_of(attrs[0].as_dtype())));
   });
-  reinterpret.samples({.specials = false, .calls = {"x=[3,4] dtype=i16", "x=[2,8] dtype=u8", "x=[0,4] dtype=i8"}});
+  reinterpret.samples(
+      {.specials = false, .calls = {"x=[3,4] dtype=i16", "x=[2,8] dtype=u8", "x=[0,4] dtype=i8"}});
   reinterpret.op().view_dtype = [](const Attrs& attrs, DType) { return attrs[0].as_dtype(); };
   entry(table, "transpose(Tensor x, int dim0, int dim1) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
@@ -287,14 +288,16 @@ void register_view_ops(OpTable& table) {
                                  attrs[3].as_int());
       },
       {"x=[5,4] start=1 end=-1", "x=[3,7] dim=1 step=3", "x=[3] start=2 end=1"},
-      {"source=[3,4] sizes=[5,4] dim=0 start=1 end=-1 step=1", "x=[3,7] source=[3,3] sizes=[3,7] dim=1 step=3"});
+      {"source=[3,4] sizes=[5,4] dim=0 start=1 end=-1 step=1",
+       "x=[3,7] source=[3,3] sizes=[3,7] dim=1 step=3"});
   slices.grad(scatter_gradient(slices));
-  Entry selects = partial_view(table, "select(Tensor x, int dim, SymInt index) -> Tensor",
-                               [](const Layout<Sym>& x, const Attrs& attrs, DType) {
-                                 return view_rules::select(x, attrs[0].as_int(), attrs[1].as_int());
-                               },
-                               {"x=[3,4] dim=0 index=-1", "x=[2,3,4] dim=1 index=2", "x=[2] dim=0 index=0"},
-                               {"source=[4] sizes=[3,4] dim=0 index=-1", "x=[2,3] source=[2] sizes=[2,3] dim=1 index=2"});
+  Entry selects =
+      partial_view(table, "select(Tensor x, int dim, SymInt index) -> Tensor",
+                   [](const Layout<Sym>& x, const Attrs& attrs, DType) {
+                     return view_rules::select(x, attrs[0].as_int(), attrs[1].as_int());
+                   },
+                   {"x=[3,4] dim=0 index=-1", "x=[2,3,4] dim=1 index=2", "x=[2] dim=0 index=0"},
+                   {"source=[4] sizes=[3,4] dim=0 index=-1", "x=[2,3] source=[2] sizes=[2,3] dim=1 index=2"});
   selects.grad(scatter_gradient(selects));
   Entry diagonals =
       partial_view(table, "diagonal(Tensor x, int offset=0, int dim1=0, int dim2=1) -> Tensor",
@@ -305,13 +308,13 @@ void register_view_ops(OpTable& table) {
                    {"source=[3] sizes=[3,4] offset=0 dim1=0 dim2=1",
                     "x=[2,3] source=[2] sizes=[2,3] offset=1 dim1=0 dim2=1"});
   diagonals.grad(scatter_gradient(diagonals));
-  Entry windows =
-      partial_view(table, "unfold(Tensor x, int dim, SymInt size, SymInt step) -> Tensor",
-                   [](const Layout<Sym>& x, const Attrs& attrs, DType) {
-                     return view_rules::unfold(x, attrs[0].as_int(), attrs[1].as_int(), attrs[2].as_int());
-                   },
-                   {"x=[7] dim=0 size=3 step=2", "x=[2,5] dim=1 size=2 step=3", "x=[3] dim=0 size=0 step=1"},
-                   {"source=[3,3] sizes=[7] dim=0 size=3 step=2", "source=[4,2] sizes=[5] dim=0 size=2 step=1"});
+  Entry windows = partial_view(
+      table, "unfold(Tensor x, int dim, SymInt size, SymInt step) -> Tensor",
+      [](const Layout<Sym>& x, const Attrs& attrs, DType) {
+        return view_rules::unfold(x, attrs[0].as_int(), attrs[1].as_int(), attrs[2].as_int());
+      },
+      {"x=[7] dim=0 size=3 step=2", "x=[2,5] dim=1 size=2 step=3", "x=[3] dim=0 size=0 step=1"},
+      {"source=[3,3] sizes=[7] dim=0 size=3 step=2", "source=[4,2] sizes=[5] dim=0 size=2 step=1"});
   windows.grad(scatter_gradient(windows));
   Entry strided = partial_view(
       table, "as_strided(Tensor x, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",

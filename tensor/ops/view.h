@@ -6,7 +6,8 @@
 
 namespace weft {
 
-// The transpose of broadcasting: sums x over the dimensions that a tensor of `sizes` was stretched along.
+// The transpose of broadcasting: sums x over the dimensions that a tensor of `sizes` was stretched along. Leading
+// dimensions of size 1 that x lacks are added.
 Tensor sum_to(const Tensor& x, const SymList& sizes, WEFT_HERE);
 
 // Zeros of `sizes`, or a copy of x where it is defined, with `source` written through the view that `view_op` makes with
