@@ -4,6 +4,7 @@
 #include "autograd/grad.h"
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
+#include "tensor/dispatch.h"
 
 namespace weft::autograd {
 namespace {
@@ -121,7 +122,7 @@ Tensor OpNode::unpack(size_t operand) {
 }
 
 // The derived op over (dy, operands…, result), with 0 in the slots that its formula does not read.
-Tensor OpNode::apply_formula(const GradRule& rule, const Tensor& dy, size_t) {
+Tensor OpNode::apply_formula(const GradRule& rule, const Tensor& dy) {
   const int scale = rule.derived_scale;
   if (scale == 0) return dy;
   if (scale > 0 && !slots_[static_cast<size_t>(scale - 1)].is_tensor &&
@@ -148,6 +149,8 @@ void OpNode::apply(Step& step) {
   WEFT_CHECK(!is_released_, "backward: ", describe(*this),
              " was walked a second time, but what it had saved was freed by the first backward.\n  Pass "
              "retain_graph=true to the first one, or compute the result again.");
+  // What a rule calls reports the line of the forward op.
+  const CompositeScope scope(op_, where);
   if (op_.grad_state == GradState::Decomposition) return apply_decomposition(step);
   if (results.size() > 1) {
     for (size_t i = 0; i < results.size(); ++i) {
@@ -168,7 +171,7 @@ void OpNode::apply(Step& step) {
       continue;
     }
     if (rule->derived != nullptr) {
-      step.results[i] = apply_formula(*rule, step.grads[0], i);
+      step.results[i] = apply_formula(*rule, step.grads[0]);
       continue;
     }
     if (!is_unpacked) {

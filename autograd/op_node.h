@@ -38,7 +38,7 @@ class OpNode final : public Node {
     SmallVector<OutputSpec, 3> specs;  // by operand
   };
 
-  Tensor apply_formula(const GradRule& rule, const Tensor& dy, size_t operand);
+  Tensor apply_formula(const GradRule& rule, const Tensor& dy);
   void apply_decomposition(Step& step);
   Tensor unpack(size_t operand);
 

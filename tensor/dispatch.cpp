@@ -64,6 +64,7 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
     if (current_trace() != nullptr) {
       current_trace()->record(call, outputs);
     } else if (needs_grad && op.grad_state == GradState::Decomposition && op.decompose) {
+      const CompositeScope scope(op, where);
       outputs[0] = op.decompose(call);
       return;
     } else {

@@ -68,7 +68,8 @@ class TraceHook {
 };
 TraceHook*& current_trace();
 
-// Composite functions open one: inner ops report the user's line, and a trace tags what they make.
+// Composite functions open one: inner ops report the user's line, and a trace tags what they make. So do decompositions
+// and gradient rules, in the name of the op that they stand for.
 class CompositeScope {
  public:
   CompositeScope(const Op& op, SourceLocation where);
@@ -123,6 +124,8 @@ void copy_data(const Tensor& from, const Tensor& to);
 // "[2, 3] float32": what error messages say about a tensor.
 std::string describe(const Tensor& x);
 
+// The category of a dtype, which promotion never lowers: 0 bool, 1 integers, 2 floating.
+constexpr int category_of(DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::Bool ? 0 : 1; }
 // PyTorch's result type: tensors with dimensions decide first, then 0-d tensors, then numbers, each only by raising
 // the category (bool < integer < floating).
 DType result_type(std::span<const Operand> operands);

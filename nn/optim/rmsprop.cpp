@@ -68,6 +68,7 @@ void AdagradOptions::visit_state(StateVisitor& visitor, const std::string& prefi
   visitor.cell(prefix + ".lr", lr_);
   visitor.fact(prefix + ".lr_decay", lr_decay_);
   visitor.fact(prefix + ".weight_decay", weight_decay_);
+  visitor.fact(prefix + ".initial_accumulator_value", initial_accumulator_value_);
   visitor.fact(prefix + ".eps", eps_);
 }
 

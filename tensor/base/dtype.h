@@ -39,8 +39,6 @@ constexpr size_t size_of(DType dtype) {
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::Float16; }
 constexpr bool is_half(DType dtype) { return dtype == DType::BFloat16 || dtype == DType::Float16; }
-// The category, which a promotion never lowers: 0 bool, 1 integers, 2 floating.
-constexpr int category_of(DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::Bool ? 0 : 1; }
 constexpr bool is_integral(DType dtype) { return !is_floating(dtype) && dtype != DType::Bool; }
 
 // "float32": PyTorch's name without the prefix.

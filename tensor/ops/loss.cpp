@@ -62,6 +62,19 @@ struct ClassLoss {
   Sym classes() const { return x.size(class_dim()); }
 };
 
+void check_class_weight(const ClassLoss& l) {
+  if (!l.weight.defined()) return;
+  WEFT_CHECK_AT(l.where, l.weight.dim() == 1 && l.weight.size(0) == l.classes(), l.op, ": weight has sizes ",
+                l.weight.sizes(), ", but there are ", l.classes(), " classes; one weight for each is needed");
+}
+// The weight times values of x's sizes, along the classes.
+Tensor weighted(const ClassLoss& l, const Tensor& values) {
+  if (!l.weight.defined()) return values;
+  Sizes shape(static_cast<size_t>(l.x.dim()), Sym::from_int(1));
+  shape[static_cast<size_t>(l.class_dim())] = l.classes();
+  return mul(values, reshape(l.weight, SymList(shape), l.where), l.where);
+}
+
 void check_class_shapes(const ClassLoss& l) {
   WEFT_CHECK_AT(l.where, l.x.dim() >= 1, l.op, ": ", l.input,
                 " has no dimension; [classes] or [batch, classes, …] is needed");
@@ -79,9 +92,7 @@ void check_class_shapes(const ClassLoss& l) {
                   l.x.sizes(), " with ", l.classes(), " classes in dimension ", l.class_dim(),
                   " needs a target of sizes ", right);
   }
-  if (!l.weight.defined()) return;
-  WEFT_CHECK_AT(l.where, l.weight.dim() == 1 && l.weight.size(0) == l.classes(), l.op, ": weight has sizes ",
-                l.weight.sizes(), ", but there are ", l.classes(), " classes; one weight for each is needed");
+  check_class_weight(l);
 }
 
 // What the host sees in the targets of a real tensor. A trace sees nothing: there gather reports a bad class.
@@ -156,33 +167,27 @@ Tensor mean_of_rows(const Tensor& total, const Rows& rows, SourceLocation where)
   return div(total, rows.target.numel(), {}, where);
 }
 
+// The losses of the rows, reduced; those of ignored rows are 0.
+Tensor reduce_rows(const ClassLoss& l, const Rows& rows, Tensor loss) {
+  if (rows.valid.defined()) loss = where(rows.valid, loss, 0, l.where);
+  if (l.how == Reduce::None) return loss;
+  const Tensor total = sum(loss, {}, false, {}, l.where);
+  return l.how == Reduce::Sum ? total : mean_of_rows(total, rows, l.where);
+}
+
 Tensor nll_of_rows(const ClassLoss& l, const Rows& rows) {
   const SourceLocation where = l.where;
   const int64_t dim = l.class_dim();
   const Tensor picked = squeeze(gather(l.x, dim, unsqueeze(rows.target, dim, where), where), dim, where);
   Tensor loss = neg(picked, where);
   if (rows.weights.defined()) loss = mul(loss, rows.weights, where);
-  if (rows.valid.defined()) loss = weft::where(rows.valid, loss, 0, where);
-  if (l.how == Reduce::None) return loss;
-  const Tensor total = sum(loss, {}, false, {}, where);
-  return l.how == Reduce::Sum ? total : mean_of_rows(total, rows, where);
+  return reduce_rows(l, rows, std::move(loss));
 }
 
 // The part of label smoothing that spreads over all classes: -Σ_c w_c · log p_c.
 Tensor smooth_of_rows(const ClassLoss& l, const Rows& rows) {
   const SourceLocation where = l.where;
-  const int64_t dim = l.class_dim();
-  Tensor spread = l.x;
-  if (l.weight.defined()) {
-    Sizes shape(static_cast<size_t>(l.x.dim()), Sym::from_int(1));
-    shape[static_cast<size_t>(dim)] = l.classes();
-    spread = mul(l.x, reshape(l.weight, SymList(shape), where), where);
-  }
-  Tensor loss = neg(sum(spread, {dim}, false, {}, where), where);
-  if (rows.valid.defined()) loss = weft::where(rows.valid, loss, 0, where);
-  if (l.how == Reduce::None) return loss;
-  const Tensor total = sum(loss, {}, false, {}, where);
-  return l.how == Reduce::Sum ? total : mean_of_rows(total, rows, where);
+  return reduce_rows(l, rows, neg(sum(weighted(l, l.x), {l.class_dim()}, false, {}, where), where));
 }
 
 // Targets that are probabilities over the classes.
@@ -200,15 +205,8 @@ Tensor soft_cross_entropy(const ClassLoss& l, double label_smoothing) {
   Tensor target = l.target;
   if (label_smoothing > 0)
     target = add(mul(target, 1 - label_smoothing, where), label_smoothing / l.classes(), 1, where);
-  Tensor product = mul(l.x, target, where);
-  if (l.weight.defined()) {
-    WEFT_CHECK_AT(l.where, l.weight.dim() == 1 && l.weight.size(0) == l.classes(), l.op,
-                  ": weight has sizes ", l.weight.sizes(), ", but there are ", l.classes(),
-                  " classes; one weight for each is needed");
-    Sizes shape(static_cast<size_t>(l.x.dim()), Sym::from_int(1));
-    shape[static_cast<size_t>(dim)] = l.classes();
-    product = mul(product, reshape(l.weight, SymList(shape), where), where);
-  }
+  check_class_weight(l);
+  const Tensor product = weighted(l, mul(l.x, target, where));
   if (l.how == Reduce::None) return neg(sum(product, {dim}, false, {}, where), where);
   const Tensor total = neg(sum(product, {}, false, {}, where), where);
   if (l.how == Reduce::Sum) return total;
@@ -352,10 +350,11 @@ void register_loss_ops(OpTable& table) {
             "int ignore_index=-100, float label_smoothing=0.0) -> Tensor",
             static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, std::string_view, int64_t,
                                    double, SourceLocation)>(&cross_entropy))
-      .samples({.specials = false,
-                .calls = {"logits=[3,5] target=[3]:i64<5", "logits=[3,5] target=[3]:i64<5 label_smoothing=0.1",
-                          "logits=[2,5,3] target=[2,3]:i64<5 reduction=sum", "logits=[3,5] target=[3,5]",
-                          "logits=[3,5] target=[3]:i64<5 weight=[5] reduction=none"}});
+      .samples(
+          {.specials = false,
+           .calls = {"logits=[3,5] target=[3]:i64<5", "logits=[3,5] target=[3]:i64<5 label_smoothing=0.1",
+                     "logits=[2,5,3] target=[2,3]:i64<5 reduction=sum", "logits=[3,5] target=[3,5]",
+                     "logits=[3,5] target=[3]:i64<5 weight=[5] reduction=none"}});
 }
 
 }  // namespace weft

@@ -51,6 +51,22 @@ TEST(SavedSet, IsFreedByBackward) {
   EXPECT_LT(allocator_stats().live_bytes, before - 8 * bytes);
 }
 
+// A gradient that is differentiated again has a history of its own: its errors must not name the library's lines.
+TEST(OpNode, AGradientNamesTheLineOfTheForwardOp) {
+  Tensor a = values({1, 2, 3, 4}, {2, 2}).requires_grad_();
+  const Tensor y = mm(a, a);
+  const auto line = y->made_at.line();
+  const Tensor gradient = autograd::grad({sum(y)}, {a}, {}, true, true)[0];
+  const Tensor rows = softmax(gradient, 1);
+  const Tensor twice = autograd::grad({sum(rows * rows)}, {a}, {}, true, true)[0];
+  // A sum of two contributions of mm, and one of softmax's backward, which is taped through its parts.
+  for (const Tensor& x : {gradient, twice}) {
+    EXPECT_NE(std::string(x->made_at.file_name()).find("op_node_test.cpp"), std::string::npos)
+        << x->made_at.file_name() << ":" << x->made_at.line();
+  }
+  EXPECT_EQ(gradient->made_at.line(), line);
+}
+
 // Under a trace an op without formula stays one node, whose gradient is that of its decomposition.
 TEST(OpNode, TapesADecomposition) {
   const Op& op = OpTable::instance().get("mul.grad0");

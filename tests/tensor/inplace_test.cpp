@@ -182,6 +182,14 @@ TEST(Layout, SizeOneStridesChangeNothing) {
   EXPECT_EQ(values(2 * row), values(2 * row.clone()));
 }
 
+TEST(Layout, EighteenDimensionsInOppositeOrders) {
+  const std::vector<int64_t> sizes(18, 2);
+  std::vector<int64_t> backwards;
+  for (int64_t d = 17; d >= 0; --d) backwards.push_back(d);
+  Tensor x = arange(int64_t{1} << 18, kFloat32).view(sizes), y = x.permute(backwards);
+  EXPECT_EQ(values(x + y), values(x + y.contiguous()));
+}
+
 // Case C92, 4 GB: WEFT_TEST_HUGE=1.
 TEST(Huge, MoreThan2To31Elements) {
   if (std::getenv("WEFT_TEST_HUGE") == nullptr) GTEST_SKIP() << "takes 5 GB; set WEFT_TEST_HUGE=1";
