@@ -23,8 +23,8 @@ void deallocate(void* ptr, size_t bytes) noexcept;
 void empty_cache() noexcept;
 
 struct AllocatorStats {
-  int64_t live_bytes =
-      0;  // handed out, rounded up to size classes (by at most 64 bytes, a third, or 12.5 % over 4 KB)
+  // Handed out, rounded up to size classes: by at most 64 bytes, a third, or 12.5 % over 4 KB.
+  int64_t live_bytes = 0;
   int64_t peak_bytes = 0;    // highest live_bytes since the start or the last reset; see Note [Peak]
   int64_t cached_bytes = 0;  // free blocks over 4 KB, kept for reuse; bounded by WEFT_CPU_CACHE_MB
   int64_t slab_bytes = 0;    // taken from the system for blocks of up to 4 KB, live or free; never returned
@@ -35,10 +35,9 @@ AllocatorStats allocator_stats();
 // Lets peak_bytes start again at the present live_bytes.
 void reset_peak_stats();
 
-// Environment, read at the first allocation:
-//   WEFT_CPU_CACHE_MB=n    keeps at most n MiB of free blocks over 4 KB; by default a quarter of the memory
-//   this process may use WEFT_ALLOC_POISON=1    fills fresh and freed memory with 0xCB, so that a read of
-//   either shows
+// Environment, read at the first allocation: WEFT_CPU_CACHE_MB=n keeps at most n MiB of free blocks over 4 KB, by default a
+// quarter of the memory that this process may use; WEFT_ALLOC_POISON=1 fills fresh and freed memory with 0xCB, so that a
+// read of either shows.
 // Built with AddressSanitizer, every block comes from the system's new and nothing is cached.
 
 }  // namespace weft
