@@ -154,10 +154,11 @@ class Tensor {
   template <class F>
   requires std::is_void_v<std::invoke_result_t<F, const Tensor&>>
   unsigned register_hook(F hook) const {
-    return register_hook(std::function<Tensor(const Tensor&)>([hook = std::move(hook)](const Tensor& gradient) mutable {
-      hook(gradient);
-      return Tensor();
-    }));
+    return register_hook(
+        std::function<Tensor(const Tensor&)>([hook = std::move(hook)](const Tensor& gradient) mutable {
+          hook(gradient);
+          return Tensor();
+        }));
   }
   void remove_hook(unsigned id) const;
   // The same data without history.

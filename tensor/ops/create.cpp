@@ -202,7 +202,8 @@ void register_create_ops(OpTable& table) {
       .cpu([](const Call& call, std::span<Tensor> outputs) {
         fill_data(outputs[0], Element(call.operands[0].scalar, outputs[0]->dtype, call.name()));
       })
-      .samples({.calls = {"size=[2,3] fill_value=2.5", "size=[] fill_value=3", "size=[2] fill_value=1 dtype=bool"}});
+      .samples({.calls = {"size=[2,3] fill_value=2.5", "size=[] fill_value=3",
+                          "size=[2] fill_value=1 dtype=bool"}});
   // [start, end) in steps.
   entry(table,
         "arange(Number start, Number end, Number step=1, *, ScalarType? dtype=None, Device? device=None) -> "
@@ -210,7 +211,8 @@ void register_create_ops(OpTable& table) {
         Kind::Create)
       .infer(infer_arange)
       .cpu(run_arange)
-      .samples({.calls = {"start=0 end=5", "start=1.5 end=-2 step=-0.5", "start=0 end=3 dtype=f16", "start=3 end=3"}});
+      .samples({.calls = {"start=0 end=5", "start=1.5 end=-2 step=-0.5", "start=0 end=3 dtype=f16",
+                          "start=3 end=3"}});
   entry(table,
         "linspace(Number start, Number end, SymInt steps, *, ScalarType? dtype=None, Device? device=None) -> "
         "Tensor",

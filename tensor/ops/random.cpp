@@ -457,16 +457,23 @@ void register_random_ops(OpTable& table) {
 #define WEFT_CREATED \
   "SymInt[] size, *, ScalarType dtype, Device device, Scalar seed=0, Scalar offset=0) -> Tensor"
   // Uniform on [0, 1); the standard normal distribution.  Dtypes: floating.
-  entry(table, "rand(" WEFT_CREATED, Kind::Create).infer(infer_floating).cpu(run_rand).random().samples(
-      {.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[0] dtype=bf16 device=cpu"}});
-  entry(table, "randn(" WEFT_CREATED, Kind::Create).infer(infer_floating).cpu(run_randn).random().samples(
-      {.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[] dtype=f64 device=cpu"}});
+  entry(table, "rand(" WEFT_CREATED, Kind::Create)
+      .infer(infer_floating)
+      .cpu(run_rand)
+      .random()
+      .samples({.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[0] dtype=bf16 device=cpu"}});
+  entry(table, "randn(" WEFT_CREATED, Kind::Create)
+      .infer(infer_floating)
+      .cpu(run_randn)
+      .random()
+      .samples({.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[] dtype=f64 device=cpu"}});
   // Integers of [low, high).  Dtypes: all that hold them.
   entry(table, "randint(int low, int high, " WEFT_CREATED, Kind::Create)
       .infer(infer_randint)
       .cpu(run_randint)
       .random()
-      .samples({.calls = {"low=-3 high=5 size=[2,3] dtype=i64 device=cpu", "low=0 high=2 size=[4] dtype=bool device=cpu"}});
+      .samples({.calls = {"low=-3 high=5 size=[2,3] dtype=i64 device=cpu",
+                          "low=0 high=2 size=[4] dtype=bool device=cpu"}});
 #undef WEFT_CREATED
   // 0 … n-1 in random order.
   entry(table,

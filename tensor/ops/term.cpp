@@ -16,7 +16,8 @@ Term term_call(const Op& op, std::initializer_list<Term> args) {
 
 Term constant_like(const Term& x, double value) {
   if (x.is_number()) return Term(value);
-  return Term(scalar_tensor(value, TensorOptions(x.tensor().dtype()).device(x.tensor().device()), SourceLocation()));
+  return Term(
+      scalar_tensor(value, TensorOptions(x.tensor().dtype()).device(x.tensor().device()), SourceLocation()));
 }
 
 }  // namespace weft

@@ -141,8 +141,7 @@ void Harness::check_layouts(const Sample& sample, const Tensors& tensors, const 
                         : pattern == 3 ? (k % 2 == 0 ? Transposed : Contiguous)
                                        : (k % 2 == 0 ? Contiguous : Gaps);
       // Nothing is written into an expanded tensor; repeated indices are another call.
-      if (how == Expanded && ((is_in_place() && k == 0) || sample.tensors()[k].dtype))
-        how = Gaps;
+      if (how == Expanded && ((is_in_place() && k == 0) || sample.tensors()[k].dtype)) how = Gaps;
       views.push_back(arranged(tensors[k], how));
       copies.push_back(copy_of(views.back()));
     }

@@ -124,7 +124,9 @@ Sample parse_sample(const Op& op, const std::string& text) {
 
 // ---- Made up --------------------------------------------------------------------------------------------------------
 
-bool is_gradient_formula(const Op& op) { return op.kind == Kind::Pointwise && op.schema.params[0].name == "dy"; }
+bool is_gradient_formula(const Op& op) {
+  return op.kind == Kind::Pointwise && op.schema.params[0].name == "dy";
+}
 std::vector<int64_t> broadcast(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   return SizesView(broadcast_sizes(SymList(a), SymList(b), "sample"));
 }
