@@ -67,16 +67,16 @@ struct Pending {
   uint64_t is_sum = 0;  // bit: the engine made this gradient by adding, so that it may add in place
 };
 
-void add_to(Pending& pending, uint32_t slot, Tensor gradient) {
+void add_to(Pending& pending, uint32_t slot, Tensor gradient, SourceLocation where) {
   if (pending.grads.size() <= slot) pending.grads.resize(slot + 1);
   Tensor& sum = pending.grads[slot];
   const uint64_t bit = slot < 64 ? uint64_t{1} << slot : 0;
   if (!sum.defined()) {
     sum = std::move(gradient);
   } else if ((pending.is_sum & bit) != 0 && !GradMode::is_enabled() && current_trace() == nullptr) {
-    sum.add_(gradient);
+    sum.add_(gradient, 1, where);
   } else {
-    sum = sum + gradient;
+    sum = add(sum, gradient, 1, where);
     pending.is_sum |= bit;
   }
 }
@@ -89,7 +89,7 @@ class Walk {
     if (!targets.empty()) mark_leading_to_targets();
     for (Root& root : roots) {
       Pending& pending = pending_[index_.at(root.edge.node.get())];
-      add_to(pending, root.edge.slot, std::move(root.gradient));
+      add_to(pending, root.edge.slot, std::move(root.gradient), root.edge.node->where);
     }
     for (const Root& root : roots) {
       Pending& pending = pending_[index_.at(root.edge.node.get())];
@@ -211,7 +211,7 @@ class Walk {
         Tensor gradient = std::move(results[i]);
         const Meta& meta = edge.node->results[edge.slot];
         if (!meta.fits(gradient)) gradient = fit(std::move(gradient), meta, node);
-        add_to(pending_[next], edge.slot, std::move(gradient));
+        add_to(pending_[next], edge.slot, std::move(gradient), node.where);
       }
       if (--pending_[next].waits_for == 0) {
         pending_[next].waits_for = -1;
