@@ -99,17 +99,15 @@ Tensor dropout(const Tensor& x, double p = 0.5, bool train = true, WEFT_HERE);
 
 // ---- Pointwise, one operand -----------------------------------------------------------------------------------------
 #define WEFT_UNARY_FUNCTION(name) Tensor name(const Tensor& x, WEFT_HERE);
-#define WEFT_FOR_EACH_UNARY(F)                                                                              \
-  F(abs)                                                                                                    \
-  F(acos)                                                                                                   \
-  F(acosh)                                                                                                  \
-  F(asin)                                                                                                   \
-  F(asinh)                                                                                                  \
-  F(atan) F(atanh) F(bitwise_not) F(ceil) F(cos) F(cosh) F(digamma) F(erf) F(erfc) F(erfinv) F(exp) F(exp2) \
-      F(expm1) F(floor) F(frac) F(hardsigmoid) F(hardswish) F(isfinite) F(isinf) F(isnan) F(lgamma) F(log)  \
-          F(log10) F(log1p) F(log2) F(log_sigmoid) F(logical_not) F(mish) F(neg) F(reciprocal) F(relu)      \
-              F(relu6) F(round) F(rsqrt) F(selu) F(sigmoid) F(sign) F(signbit) F(silu) F(sin) F(sinh)       \
-                  F(softsign) F(sqrt) F(square) F(tan) F(tanh) F(tanhshrink) F(trunc)
+// clang-format lays such lists out anew each time.
+// clang-format off
+#define WEFT_FOR_EACH_UNARY(F) \
+  F(abs) F(acos) F(acosh) F(asin) F(asinh) F(atan) F(atanh) F(bitwise_not) F(ceil) F(cos) F(cosh) \
+  F(digamma) F(erf) F(erfc) F(erfinv) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(hardsigmoid) F(hardswish) \
+  F(isfinite) F(isinf) F(isnan) F(lgamma) F(log) F(log10) F(log1p) F(log2) F(log_sigmoid) F(logical_not) \
+  F(mish) F(neg) F(reciprocal) F(relu) F(relu6) F(round) F(rsqrt) F(selu) F(sigmoid) F(sign) F(signbit) \
+  F(silu) F(sin) F(sinh) F(softsign) F(sqrt) F(square) F(tan) F(tanh) F(tanhshrink) F(trunc)
+// clang-format on
 WEFT_FOR_EACH_UNARY(WEFT_UNARY_FUNCTION)
 #undef WEFT_UNARY_FUNCTION
 Tensor positive(const Tensor& x, WEFT_HERE);
@@ -139,15 +137,14 @@ Tensor rsub(const Operand& a, const Operand& b, const Scalar& alpha = 1, WEFT_HE
 // rounding_mode: "" (true division), "trunc" or "floor".
 Tensor div(const Operand& a, const Operand& b, std::string_view rounding_mode = {}, WEFT_HERE);
 #define WEFT_BINARY_FUNCTION(name) Tensor name(const Operand& a, const Operand& b, WEFT_HERE);
-#define WEFT_FOR_EACH_BINARY(F)                                                                         \
-  F(atan2)                                                                                              \
-  F(bitwise_and)                                                                                        \
-  F(bitwise_left_shift)                                                                                 \
-  F(bitwise_or)                                                                                         \
-  F(bitwise_right_shift)                                                                                \
-  F(bitwise_xor) F(copysign) F(eq) F(floor_divide) F(fmax) F(fmin) F(fmod) F(ge) F(gt) F(hypot) F(le)   \
-      F(logaddexp) F(logical_and) F(logical_or) F(logical_xor) F(lt) F(maximum) F(minimum) F(mul) F(ne) \
-          F(pow) F(remainder) F(xlogy)
+// clang-format lays such lists out anew each time.
+// clang-format off
+#define WEFT_FOR_EACH_BINARY(F) \
+  F(atan2) F(bitwise_and) F(bitwise_left_shift) F(bitwise_or) F(bitwise_right_shift) F(bitwise_xor) \
+  F(copysign) F(eq) F(floor_divide) F(fmax) F(fmin) F(fmod) F(ge) F(gt) F(hypot) F(le) F(logaddexp) \
+  F(logical_and) F(logical_or) F(logical_xor) F(lt) F(maximum) F(minimum) F(mul) F(ne) F(pow) F(remainder) \
+  F(xlogy)
+// clang-format on
 WEFT_FOR_EACH_BINARY(WEFT_BINARY_FUNCTION)
 #undef WEFT_BINARY_FUNCTION
 // a where the condition holds (is not 0), else b.

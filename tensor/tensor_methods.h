@@ -220,23 +220,22 @@ Tensor addmm(const Tensor& a, const Tensor& b, const Scalar& beta = 1, const Sca
 
 // ---- In place: write into this tensor's data and return it. The result must fit: same sizes, no lossy category
 // (a floating result into an integer tensor is an Error). Error on an expanded view or a leaf that requires grad.
-#define WEFT_FOR_EACH_UNARY_IN_PLACE(F)                                                                   \
-  F(abs)                                                                                                  \
-  F(acos)                                                                                                 \
-  F(asin)                                                                                                 \
-  F(atan)                                                                                                 \
-  F(ceil)                                                                                                 \
-  F(cos) F(cosh) F(erf) F(erfc) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(log) F(log10) F(log1p) F(log2) \
-      F(neg) F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) F(sign) F(silu) F(sin) F(sinh) F(sqrt)    \
-          F(square) F(tan) F(tanh) F(trunc) F(bitwise_not) F(logical_not)
+// clang-format lays such lists out anew each time.
+// clang-format off
+#define WEFT_FOR_EACH_UNARY_IN_PLACE(F) \
+  F(abs) F(acos) F(asin) F(atan) F(ceil) F(cos) F(cosh) F(erf) F(erfc) F(exp) F(exp2) F(expm1) F(floor) \
+  F(frac) F(log) F(log10) F(log1p) F(log2) F(neg) F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) \
+  F(sign) F(silu) F(sin) F(sinh) F(sqrt) F(square) F(tan) F(tanh) F(trunc) F(bitwise_not) F(logical_not)
+// clang-format on
 #define WEFT_UNARY_METHOD(name) Tensor& name##_(WEFT_HERE);
 WEFT_FOR_EACH_UNARY_IN_PLACE(WEFT_UNARY_METHOD)
 #undef WEFT_UNARY_METHOD
+// clang-format lays such lists out anew each time.
+// clang-format off
 #define WEFT_FOR_EACH_BINARY_IN_PLACE(F) \
-  F(atan2)                               \
-  F(bitwise_and)                         \
-  F(bitwise_or)                          \
-  F(bitwise_xor) F(eq) F(floor_divide) F(fmod) F(ge) F(gt) F(le) F(lt) F(mul) F(ne) F(pow) F(remainder)
+  F(atan2) F(bitwise_and) F(bitwise_or) F(bitwise_xor) F(eq) F(floor_divide) F(fmod) F(ge) F(gt) F(le) \
+  F(lt) F(mul) F(ne) F(pow) F(remainder)
+// clang-format on
 #define WEFT_BINARY_METHOD(name) Tensor& name##_(const Operand& other, WEFT_HERE);
 WEFT_FOR_EACH_BINARY_IN_PLACE(WEFT_BINARY_METHOD)
 #undef WEFT_BINARY_METHOD

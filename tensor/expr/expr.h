@@ -14,29 +14,26 @@ namespace weft {
 
 // The primitives. A body is made of these and nothing else; every printer and interpreter knows them all.
 // F(name, number of arguments)
-#define WEFT_FOR_EACH_ARITHMETIC_PRIM(F)                                                                   \
-  F(Add, 2)                                                                                                \
-  F(Sub, 2)                                                                                                \
-  F(Mul, 2)                                                                                                \
-  F(Div, 2)                                                                                                \
-  F(Neg, 1)                                                                                                \
-  F(Abs, 1) F(Fma, 3) F(Minimum, 2) F(Maximum, 2) F(CopySign, 2) F(FloorDiv, 2) F(TruncDiv, 2)             \
-      F(FloorMod, 2) F(TruncMod, 2) F(Floor, 1) F(Ceil, 1) F(Trunc, 1) F(RoundEven, 1) F(Sqrt, 1)          \
-          F(IsNan, 1) F(Eq, 2) F(Ne, 2) F(Lt, 2) F(Le, 2) F(Gt, 2) F(Ge, 2) F(And, 2) F(Or, 2) F(Xor, 2)   \
-              F(Not, 1) F(Shl, 2) F(Shr, 2) F(Where, 3) F(Cast, 1) F(Bitcast, 1) F(ToInt, 1) F(ToFloat, 1) \
-                  F(Lookup, 1)
+// clang-format lays such lists out anew each time.
+// clang-format off
+#define WEFT_FOR_EACH_ARITHMETIC_PRIM(F) \
+  F(Add, 2) F(Sub, 2) F(Mul, 2) F(Div, 2) F(Neg, 1) F(Abs, 1) F(Fma, 3) F(Minimum, 2) F(Maximum, 2) \
+  F(CopySign, 2) F(FloorDiv, 2) F(TruncDiv, 2) F(FloorMod, 2) F(TruncMod, 2) F(Floor, 1) F(Ceil, 1) \
+  F(Trunc, 1) F(RoundEven, 1) F(Sqrt, 1) F(IsNan, 1) F(Eq, 2) F(Ne, 2) F(Lt, 2) F(Le, 2) F(Gt, 2) F(Ge, 2) \
+  F(And, 2) F(Or, 2) F(Xor, 2) F(Not, 1) F(Shl, 2) F(Shr, 2) F(Where, 3) F(Cast, 1) F(Bitcast, 1) \
+  F(ToInt, 1) F(ToFloat, 1) F(Lookup, 1)
+// clang-format on
 // Functions whose CPU meaning is a body of arithmetic primitives (math.h) and whose CUDA meaning is a library function.
-#define WEFT_FOR_EACH_MATH_PRIM(F)                                                                    \
-  F(Exp, exp, 1)                                                                                      \
-  F(Exp2, exp2, 1)                                                                                    \
-  F(Expm1, expm1, 1)                                                                                  \
-  F(Log, log, 1)                                                                                      \
-  F(Log2, log2, 1)                                                                                    \
-  F(Log10, log10, 1) F(Log1p, log1p, 1) F(Sin, sin, 1) F(Cos, cos, 1) F(Tan, tan, 1) F(Asin, asin, 1) \
-      F(Acos, acos, 1) F(Atan, atan, 1) F(Sinh, sinh, 1) F(Cosh, cosh, 1) F(Tanh, tanh, 1)            \
-          F(Asinh, asinh, 1) F(Acosh, acosh, 1) F(Atanh, atanh, 1) F(Erf, erf, 1) F(Erfc, erfc, 1)    \
-              F(Erfinv, erfinv, 1) F(Lgamma, lgamma, 1) F(Digamma, digamma, 1) F(Rsqrt, rsqrt, 1)     \
-                  F(Sigmoid, sigmoid, 1) F(Pow, pow, 2) F(Atan2, atan2, 2)
+// clang-format lays such lists out anew each time.
+// clang-format off
+#define WEFT_FOR_EACH_MATH_PRIM(F) \
+  F(Exp, exp, 1) F(Exp2, exp2, 1) F(Expm1, expm1, 1) F(Log, log, 1) F(Log2, log2, 1) F(Log10, log10, 1) \
+  F(Log1p, log1p, 1) F(Sin, sin, 1) F(Cos, cos, 1) F(Tan, tan, 1) F(Asin, asin, 1) F(Acos, acos, 1) \
+  F(Atan, atan, 1) F(Sinh, sinh, 1) F(Cosh, cosh, 1) F(Tanh, tanh, 1) F(Asinh, asinh, 1) \
+  F(Acosh, acosh, 1) F(Atanh, atanh, 1) F(Erf, erf, 1) F(Erfc, erfc, 1) F(Erfinv, erfinv, 1) \
+  F(Lgamma, lgamma, 1) F(Digamma, digamma, 1) F(Rsqrt, rsqrt, 1) F(Sigmoid, sigmoid, 1) F(Pow, pow, 2) \
+  F(Atan2, atan2, 2)
+// clang-format on
 
 enum class Prim : uint8_t {
   Input,     // imm: which slot of the op

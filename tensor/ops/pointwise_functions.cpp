@@ -6,17 +6,15 @@ namespace weft {
 
 #define WEFT_UNARY_FUNCTION(name) \
   Tensor name(const Tensor& x, SourceLocation where) { return call(WEFT_OP(#name), {x}, where); }
-#define WEFT_FOR_EACH_PLAIN_UNARY(F)                                                                       \
-  F(abs)                                                                                                   \
-  F(acos)                                                                                                  \
-  F(acosh)                                                                                                 \
-  F(asin)                                                                                                  \
-  F(asinh)                                                                                                 \
-  F(atan) F(atanh) F(ceil) F(cos) F(cosh) F(digamma) F(erf) F(erfc) F(erfinv) F(exp) F(exp2) F(expm1)      \
-      F(floor) F(frac) F(hardsigmoid) F(hardswish) F(isfinite) F(isinf) F(isnan) F(lgamma) F(log) F(log10) \
-          F(log1p) F(log2) F(log_sigmoid) F(logical_not) F(mish) F(neg) F(reciprocal) F(relu) F(relu6)     \
-              F(round) F(rsqrt) F(selu) F(sigmoid) F(sign) F(signbit) F(silu) F(sin) F(sinh) F(softsign)   \
-                  F(sqrt) F(square) F(tan) F(tanh) F(tanhshrink) F(trunc)
+// clang-format lays such lists out anew each time.
+// clang-format off
+#define WEFT_FOR_EACH_PLAIN_UNARY(F) \
+  F(abs) F(acos) F(acosh) F(asin) F(asinh) F(atan) F(atanh) F(ceil) F(cos) F(cosh) F(digamma) F(erf) \
+  F(erfc) F(erfinv) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(hardsigmoid) F(hardswish) F(isfinite) \
+  F(isinf) F(isnan) F(lgamma) F(log) F(log10) F(log1p) F(log2) F(log_sigmoid) F(logical_not) F(mish) \
+  F(neg) F(reciprocal) F(relu) F(relu6) F(round) F(rsqrt) F(selu) F(sigmoid) F(sign) F(signbit) F(silu) \
+  F(sin) F(sinh) F(softsign) F(sqrt) F(square) F(tan) F(tanh) F(tanhshrink) F(trunc)
+// clang-format on
 WEFT_FOR_EACH_PLAIN_UNARY(WEFT_UNARY_FUNCTION)
 #undef WEFT_UNARY_FUNCTION
 
