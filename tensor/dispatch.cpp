@@ -38,9 +38,33 @@ void run(const Call& call, std::span<Tensor> outputs) {
   }
 }
 
-void check_device(const Call& call) {
-  for (const Operand& operand : call.operands) {
-    if (operand.tensor == nullptr) continue;
+// A slot without tensor and number is only right where the schema says that it may be absent.
+[[gnu::cold]] void check_may_be_absent(const Call& call, size_t slot) {
+  const Schema& schema = call.op.schema;
+  for (size_t p = 0; p < schema.params.size(); ++p) {
+    const Param& param = schema.params[p];
+    if (!param.is_operand()) continue;
+    const bool is_list = param.type == ParamType::TensorList || param.type == ParamType::OptionalTensorList;
+    const size_t first = static_cast<size_t>(schema.operand_index(p));
+    if (is_list ? slot < first : slot != first) continue;
+    const bool may_be_absent = param.optional || param.type == ParamType::OptionalTensor ||
+                               param.type == ParamType::OptionalTensorList ||
+                               param.type == ParamType::OptionalValue;
+    WEFT_CHECK(
+        may_be_absent, call.name(), ": ", param.name, " is an undefined tensor; ",
+        param.type == ParamType::Tensor || is_list ? "a tensor is needed" : "a tensor or a number is needed");
+    return;
+  }
+}
+
+void check_operands(const Call& call) {
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    const Operand& operand = call.operands[i];
+    if (operand.tensor == nullptr) {
+      if (!operand.is_scalar) [[unlikely]]
+        check_may_be_absent(call, i);
+      continue;
+    }
     WEFT_CHECK((*operand.tensor)->device.is_cpu(), call.name(), ": a tensor is on ",
                (*operand.tensor)->device, "; only the CPU runs in this build");
   }
@@ -60,6 +84,7 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
     return;
   }
   try {
+    check_operands(call);
     const bool needs_grad = grad_mode && op.grad_state != GradState::None && any_requires_grad(operands);
     if (current_trace() != nullptr) {
       current_trace()->record(call, outputs);
@@ -68,7 +93,6 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
       outputs[0] = op.decompose(call);
       return;
     } else {
-      check_device(call);
       run(call, outputs);
       for (Tensor& output : outputs) {
         output->made_by = &op;
@@ -115,6 +139,7 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
   if (composite_scope != nullptr) where = composite_scope->where();
   const Call call{op, operands, attrs, where};
   try {
+    check_operands(call);
     const Tensor self =
         call.tensor(0);  // a handle of our own: the tape may replace what operand 0 points into
     std::unique_ptr<TapeSlot> pending;
@@ -170,7 +195,11 @@ Tensor make_tensor(const OutputSpec& spec) {
   Layout<Sym> layout;
   if (spec.strides) layout = {spec.sizes, *spec.strides, Sym::from_int(0)};
   else layout = contiguous_layout<Sym>(spec.sizes);
-  const size_t bytes = static_cast<size_t>(product(layout.sizes).concrete()) * size_of(spec.dtype);
+  const int64_t numel = product(layout.sizes).concrete();
+  size_t bytes;
+  WEFT_CHECK(numel >= 0 && !__builtin_mul_overflow(static_cast<size_t>(numel), size_of(spec.dtype), &bytes),
+             "allocate: a tensor of sizes ", spec.sizes, " ", spec.dtype,
+             " has more bytes than 64 bits can count; make it smaller");
   return Tensor(make_intrusive<TensorImpl>(Storage::allocate(bytes, spec.device), std::move(layout),
                                            spec.dtype, spec.device));
 }

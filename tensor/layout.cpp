@@ -84,9 +84,14 @@ Extent extent(const Layout<Sym>& layout) {
   for (int64_t d = 0; d < layout.rank(); ++d) {
     const int64_t size = layout.sizes[d], stride = layout.strides[d];
     if (size == 0) return {0, 0};
-    (stride < 0 ? low : high) += stride * (size - 1);
+    int64_t step;
+    int64_t& side = stride < 0 ? low : high;
+    if (__builtin_mul_overflow(stride, size - 1, &step)) detail::throw_size_overflow("*", stride, size - 1);
+    if (__builtin_add_overflow(side, step, &side)) detail::throw_size_overflow("+", side, step);
   }
-  return {low, high + 1};
+  int64_t end;
+  if (__builtin_add_overflow(high, 1, &end)) detail::throw_size_overflow("+", high, 1);
+  return {low, end};
 }
 
 }  // namespace weft

@@ -41,6 +41,14 @@ OutputSpecs infer_filled(const Call& call, DType otherwise) {
   return one(std::move(spec));
 }
 
+// Given strides must keep the elements within the memory that their number gets.
+void check_strides(const Tensor& x, const char* op) {
+  const Extent reach = extent(x->layout);
+  WEFT_CHECK(reach.begin >= 0 && reach.end <= int_numel(x), op, ": strides ", x.strides(), " of sizes ",
+             x.sizes(), " reach the places ", reach.begin, " to ", reach.end - 1, " of ", int_numel(x),
+             " elements");
+}
+
 Tensor finish(Tensor result, const TensorOptions& options) {
   if (options.requires_grad()) result.requires_grad_(true);
   return result;
@@ -192,7 +200,9 @@ void register_create_ops(OpTable& table) {
       "empty(SymInt[] size, *, ScalarType? dtype=None, Device? device=None, SymInt[]? stride=None) -> Tensor",
       Kind::Create)
       .infer([](const Call& call) { return infer_filled(call, default_dtype()); })
-      .cpu([](const Call&, std::span<Tensor>) {})
+      .cpu([](const Call& call, std::span<Tensor> outputs) {
+        if (!call.attr(3).is_none()) check_strides(outputs[0], call.name());
+      })
       .samples({.calls = {"size=[2,3] dtype=f64", "size=[]", "size=[0,3]"}});
   entry(table,
         "full(SymInt[] size, Number fill_value, *, ScalarType? dtype=None, Device? device=None, "
@@ -200,6 +210,7 @@ void register_create_ops(OpTable& table) {
         Kind::Create)
       .infer([](const Call& call) { return infer_filled(call, call.operands[0].scalar.dtype()); })
       .cpu([](const Call& call, std::span<Tensor> outputs) {
+        if (!call.attr(3).is_none()) check_strides(outputs[0], call.name());
         fill_data(outputs[0], Element(call.operands[0].scalar, outputs[0]->dtype, call.name()));
       })
       .samples({.calls = {"size=[2,3] fill_value=2.5", "size=[] fill_value=3",

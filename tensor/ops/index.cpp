@@ -469,7 +469,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask, SourceLocation where) 
   const CompositeScope scope(WEFT_OP("masked_select"), where);
   WEFT_CHECK_AT(where, mask.dtype() == DType::Bool, "masked_select: the mask is ", mask.dtype(),
                 "; it must be bool");
-  Sizes sizes = broadcast_sizes(x->layout.sizes, mask->layout.sizes, "masked_select");
+  Sizes sizes = broadcast_sizes(x.sizes(), mask.sizes(), "masked_select");
   if (sizes.empty()) sizes.push_back(Sym::from_int(1));
   return index(expand(x, sizes, where), {expand(mask, sizes, where)}, where);
 }

@@ -75,6 +75,8 @@ void accumulate(const Tensor& into, const Tensor& source, SourceLocation where) 
 void run_scatter(const Call& call, std::span<Tensor> outputs) {
   Tensor& out = outputs[0];
   const Tensor& source = call.tensor(1);
+  for (Sym size : out.sizes())
+    WEFT_CHECK(size >= 0, call.name(), ": sizes ", out.sizes(), " hold the negative size ", size);
   const Layout<Sym> part = scattered_layout(call, out->layout);
   const Extent reach = extent(part);
   WEFT_CHECK(reach.begin >= 0 && reach.end <= int_numel(out), call.name(), ": the view reaches the places ",

@@ -20,6 +20,8 @@ auto at_place(SourceLocation where, F&& f) {
   }
 }
 
+constexpr int64_t kMaxEmptyChunks = 1 << 20;
+
 int64_t dim_of(const Tensor& x, int64_t dim, const char* op, SourceLocation where) {
   return at_place(where, [&] { return normalize_dim(dim, x.dim(), op); });
 }
@@ -126,7 +128,7 @@ std::vector<Tensor> split(const Tensor& x, SymArg size_arg, int64_t dim, SourceL
   WEFT_CHECK_AT(where, size > 0 || (size == 0 && whole == 0), "split: pieces of ", size, " of dimension ",
                 dim, " of ", x.sizes(), "; a piece needs 1 element or more");
   std::vector<Tensor> pieces;
-  const int64_t count = size == 0 ? 1 : std::max<int64_t>(1, (whole + size - 1) / size);
+  const int64_t count = size == 0 ? 1 : std::max<int64_t>(1, (whole - 1) / size + 1);
   for (int64_t i = 0; i < count; ++i) {
     const Sym start = size * i;
     pieces.push_back(slice(x, dim, start, i + 1 == count ? whole : start + size, 1, where));
@@ -160,8 +162,13 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
   WEFT_CHECK_AT(where, chunks > 0, "chunk: ", chunks, " chunks are wanted; it takes 1 or more");
   const Sym whole = x.size(dim_of(x, dim, "chunk", where));
   // An empty dimension has no size from which the number of pieces would follow.
-  if (whole == 0) return split(x, SymList(std::vector<int64_t>(static_cast<size_t>(chunks), 0)), dim, where);
-  return split(x, (whole + (chunks - 1)) / chunks, dim, where);
+  if (whole == 0) {
+    // One handle each: far more of them than anyone means would take the memory before the error.
+    WEFT_CHECK_AT(where, chunks <= kMaxEmptyChunks, "chunk: ", chunks, " empty chunks of ", x.sizes(),
+                  " are wanted; at most ", kMaxEmptyChunks, " can be made");
+    return split(x, SymList(std::vector<int64_t>(static_cast<size_t>(chunks), 0)), dim, where);
+  }
+  return split(x, (whole - 1) / chunks + 1, dim, where);
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation where) {

@@ -186,5 +186,51 @@ TEST(Empty, ViewsAndCopiesWork) {
   EXPECT_EQ(s.clone().fill_(1).item<float>(), 1.f);
 }
 
+TEST(Sizes, BytesThatOverflowAreAnError) {
+  const int64_t huge = int64_t{1} << 62;
+  EXPECT_THROW(empty({huge}), Error);
+  EXPECT_THROW(rand({huge}), Error);
+  EXPECT_THROW(randperm(huge), Error);
+  EXPECT_THROW(linspace(0, 1, huge), Error);
+  EXPECT_THROW(tensor(1.).repeat({huge}), Error);
+  EXPECT_THROW(diag(ones({1}), int64_t{1} << 31), Error);
+}
+
+TEST(Undefined, OperandIsAnErrorAndNotZero) {
+  const Tensor none;
+  Tensor x = ones({2});
+  EXPECT_THROW(1 - none, Error);
+  EXPECT_THROW(add(x, none), Error);
+  EXPECT_THROW(where(none, 1, 2), Error);
+  EXPECT_THROW(x.add_(none), Error);
+  EXPECT_THROW(x.lerp_(none, 1), Error);
+  EXPECT_THROW(ones({2}, kInt64).remainder_(none), Error);
+  EXPECT_THROW(x.index_put_({0}, none), Error);
+  EXPECT_EQ(x.sum().item<float>(), 2.f);
+  try {
+    none.exp();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("exp: x is an undefined tensor"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Views, FarStridesDoNotWrapAround) {
+  const Tensor x = ones({6});
+  const int64_t far = int64_t{1} << 62;
+  EXPECT_THROW(x.as_strided({4}, {far}), Error);
+  EXPECT_THROW(x.as_strided({5, 5}, {far, far}), Error);
+  EXPECT_THROW(x.as_strided({2}, {INT64_MAX}), Error);
+  EXPECT_THROW(x.as_strided({1}, {1}, INT64_MAX), Error);
+}
+
+TEST(Chunk, AnyNumberOfChunksIsServedOrRefused) {
+  EXPECT_EQ(ones({3}).chunk(INT64_MAX).size(), 3u);
+  EXPECT_EQ(ones({3}).split(INT64_MAX).size(), 1u);
+  EXPECT_EQ(zeros({0}).chunk(4).size(), 4u);
+  EXPECT_THROW(zeros({0}).chunk(INT64_MAX), Error);
+}
+
 }  // namespace
 }  // namespace weft
