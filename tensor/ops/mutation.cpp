@@ -9,6 +9,10 @@
 namespace weft {
 namespace {
 
+Tensor bitwise_not_by_name(const Tensor& x, SourceLocation where) {
+  Tensor self = x;
+  return self.bitwise_not_(where);
+}
 Tensor div_by_name(const Tensor& x, const Operand& other, std::string_view rounding_mode,
                    SourceLocation where) {
   Tensor self = x;
@@ -36,6 +40,7 @@ void register_mutation_ops(OpTable& table) {
     if (first != ParamType::Tensor && first != ParamType::Value) continue;
     mutation(table, (op->name() + "_").c_str(), op->c_name(), run_pointwise_in_place);
   }
+  composite(table, "bitwise_not_(Tensor self) -> Tensor", &bitwise_not_by_name);
   composite(table, "div_(Tensor self, Value other, *, str? rounding_mode=None) -> Tensor", &div_by_name);
   composite(table, "clamp_(Tensor self, Value? min=None, Value? max=None) -> Tensor", &clamp_by_name)
       .samples({.distinct = true, .calls = {"self=[3,4] min=-1", "self=[3,4] min=[4] max=[3,1]"}});
@@ -50,6 +55,7 @@ void register_mutation_ops(OpTable& table) {
     call_mutation(WEFT_OP(#name "_"), {*this}, {}, where); \
     return *this;                                          \
   }
+<<<<<<< HEAD
 // clang-format lays such lists out anew each time.
 // clang-format off
 #define WEFT_FOR_EACH_PLAIN_UNARY_IN_PLACE(F) \
@@ -57,6 +63,18 @@ void register_mutation_ops(OpTable& table) {
   F(frac) F(log) F(log10) F(log1p) F(log2) F(neg) F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) \
   F(sign) F(silu) F(sin) F(sinh) F(sqrt) F(square) F(tan) F(tanh) F(trunc) F(logical_not)
 // clang-format on
+=======
+#define WEFT_FOR_EACH_PLAIN_UNARY_IN_PLACE(F)                                                             \
+  F(abs)                                                                                                  \
+  F(acos)                                                                                                 \
+  F(asin)                                                                                                 \
+  F(atan)                                                                                                 \
+  F(ceil)                                                                                                 \
+  F(cos)                                                                                                  \
+  F(cosh) F(erf) F(erfc) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(log) F(log10) F(log1p) F(log2) F(neg) \
+      F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) F(sign) F(silu) F(sin) F(sinh) F(sqrt) F(square) \
+          F(tan) F(tanh) F(trunc) F(logical_not)
+>>>>>>> views
 WEFT_FOR_EACH_PLAIN_UNARY_IN_PLACE(WEFT_UNARY_METHOD)
 #undef WEFT_UNARY_METHOD
 
