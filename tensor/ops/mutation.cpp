@@ -55,7 +55,6 @@ void register_mutation_ops(OpTable& table) {
     call_mutation(WEFT_OP(#name "_"), {*this}, {}, where); \
     return *this;                                          \
   }
-<<<<<<< HEAD
 // clang-format lays such lists out anew each time.
 // clang-format off
 #define WEFT_FOR_EACH_PLAIN_UNARY_IN_PLACE(F) \
@@ -63,18 +62,6 @@ void register_mutation_ops(OpTable& table) {
   F(frac) F(log) F(log10) F(log1p) F(log2) F(neg) F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) \
   F(sign) F(silu) F(sin) F(sinh) F(sqrt) F(square) F(tan) F(tanh) F(trunc) F(logical_not)
 // clang-format on
-=======
-#define WEFT_FOR_EACH_PLAIN_UNARY_IN_PLACE(F)                                                             \
-  F(abs)                                                                                                  \
-  F(acos)                                                                                                 \
-  F(asin)                                                                                                 \
-  F(atan)                                                                                                 \
-  F(ceil)                                                                                                 \
-  F(cos)                                                                                                  \
-  F(cosh) F(erf) F(erfc) F(exp) F(exp2) F(expm1) F(floor) F(frac) F(log) F(log10) F(log1p) F(log2) F(neg) \
-      F(reciprocal) F(relu) F(round) F(rsqrt) F(sigmoid) F(sign) F(silu) F(sin) F(sinh) F(sqrt) F(square) \
-          F(tan) F(tanh) F(trunc) F(logical_not)
->>>>>>> views
 WEFT_FOR_EACH_PLAIN_UNARY_IN_PLACE(WEFT_UNARY_METHOD)
 #undef WEFT_UNARY_METHOD
 
