@@ -219,6 +219,15 @@ OutputSpec spec_of(const Tensor& x) {
   return {x->layout.sizes, x->dtype, x->device, x->layout.strides, x->layout.offset};
 }
 
+bool share_memory(const Tensor& a, const Tensor& b) {
+  // By addresses: different wrappers may lie on the same memory of the caller.
+  const Extent in_a = extent(a->layout), in_b = extent(b->layout);
+  const auto at = [](const Tensor& x, int64_t element) {
+    return static_cast<const char*>(x->storage->data()) + element * static_cast<int64_t>(size_of(x->dtype));
+  };
+  return at(a, in_a.begin) < at(b, in_b.end) && at(b, in_b.begin) < at(a, in_a.end);
+}
+
 void copy_data(const Tensor& from, const Tensor& to) {
   const size_t rank = static_cast<size_t>(to.dim());
   WEFT_ASSERT(from.sizes() == to.sizes(), "copy between different sizes");

@@ -118,6 +118,9 @@ inline int64_t int_numel(const Tensor& x) { return x->numel.concrete(); }
 // What a gradient rule may know about an operand without keeping its data.
 OutputSpec spec_of(const Tensor& x);
 
+// True if writing to one real tensor may change the other; a tensor shares memory with itself.
+bool share_memory(const Tensor& a, const Tensor& b);
+
 // Copies the values of one real tensor into another of equal sizes, converting the dtype; no tape, no version.
 void copy_data(const Tensor& from, const Tensor& to);
 

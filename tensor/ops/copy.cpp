@@ -53,21 +53,6 @@ void check_stretches(const Call& call) {
              " does not broadcast to the sizes ", self.sizes(), " of the tensor that is written to");
 }
 
-// True if the two may reach the same byte.
-bool share_memory(const Tensor& a, const Tensor& b) {
-  if (a->storage != b->storage) {
-    // Different wrappers may lie on the same memory of the caller.
-    const char *begin = static_cast<char*>(a->storage->data()),
-               *other = static_cast<char*>(b->storage->data());
-    if (begin + a->storage->bytes() <= other || other + b->storage->bytes() <= begin) return false;
-  }
-  const Extent in_a = extent(a->layout), in_b = extent(b->layout);
-  const auto at = [](const Tensor& x, int64_t element) {
-    return static_cast<char*>(x->storage->data()) + element * static_cast<int64_t>(size_of(x->dtype));
-  };
-  return at(a, in_a.begin) < at(b, in_b.end) && at(b, in_b.begin) < at(a, in_a.end);
-}
-
 void copy_in_place(const Call& call, const Tensor& self) {
   Tensor source = call.tensor(1);
   if (source->dtype == self->dtype && source.sizes() == self.sizes() && source.strides() == self.strides() &&

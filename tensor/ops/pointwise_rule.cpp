@@ -180,10 +180,11 @@ void run_pointwise_into(const Call& call, const Tensor& out) {
 namespace {
 
 // All tensors contiguous, of one size and of the dtype computed in: no loops to set up. False if the call is not so.
-bool run_plain(const Call& call, std::span<Tensor> outputs) {
-  const PointwiseRule& rule = *call.op.pointwise;
+// `out` is made if it is undefined; an operand must not overlap it but by being the same.
+bool run_plain(const Op& op, std::span<const Operand> operands, Tensor& out) {
+  const PointwiseRule& rule = *op.pointwise;
   const TensorImpl* first = nullptr;
-  for (const Operand& operand : call.operands) {
+  for (const Operand& operand : operands) {
     if (operand.tensor == nullptr) continue;
     const TensorImpl* x = (*operand.tensor).impl();
     if (!x->is_contiguous) return false;
@@ -201,14 +202,14 @@ bool run_plain(const Call& call, std::span<Tensor> outputs) {
   if (first == nullptr) return false;
   const DType compute = first->dtype;
   const cpu::ElementwiseKernel kernel = rule.kernels.of(compute);
-  if (kernel == nullptr || call.operands.size() > cpu::kMaxOperands) return false;
+  if (kernel == nullptr || operands.size() > cpu::kMaxOperands) return false;
 
   const void* in[cpu::kMaxOperands];
   int64_t step[cpu::kMaxOperands];
   cpu::Splat splats[3];
   int numbers = 0;
-  for (size_t k = 0; k < call.operands.size(); ++k) {
-    const Operand& operand = call.operands[k];
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const Operand& operand = operands[k];
     if (operand.tensor != nullptr) {
       in[k] = bytes_of(*operand.tensor);
       step[k] = 1;
@@ -220,22 +221,36 @@ bool run_plain(const Call& call, std::span<Tensor> outputs) {
     step[k] = 0;
   }
   const DType result = rule.is_predicate() ? DType::Bool : compute;
-  outputs[0] = make_tensor(OutputSpec{first->layout.sizes, result, first->device});
-  cpu::run_contiguous(kernel, first->numel.concrete(), static_cast<int>(call.operands.size()), in, step,
-                      bytes_of(outputs[0]), compute, result, rule.cost);
+  if (out.defined()) {
+    // Operand 0 is out itself, so that sizes and dtype are known to fit.
+    if (result != compute) return false;
+    const char* const begin = bytes_of(out);
+    const int64_t bytes = first->numel.concrete() * static_cast<int64_t>(size_of(compute));
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const char* const other = static_cast<const char*>(in[k]);
+      if (step[k] == 1 && other != begin && other < begin + bytes && begin < other + bytes) return false;
+    }
+  } else {
+    out = make_tensor(OutputSpec{first->layout.sizes, result, first->device});
+  }
+  cpu::run_contiguous(kernel, first->numel.concrete(), static_cast<int>(operands.size()), in, step,
+                      bytes_of(out), compute, result, rule.cost);
   return true;
 }
 
 }  // namespace
 
 void run_pointwise(const Call& call, std::span<Tensor> outputs) {
-  if (run_plain(call, outputs)) return;
+  outputs[0].reset();
+  if (run_plain(call.op, call.operands, outputs[0])) return;
   outputs[0] = make_tensor(infer_pointwise(call)[0]);
   run_pointwise_into(call, outputs[0]);
 }
 
 void run_pointwise_in_place(const Call& call, const Tensor& self) {
   const Op& base = *call.op.base;
+  Tensor out = self;
+  if (run_plain(base, call.operands, out)) return;
   SmallVector<Operand, 4> operands(call.operands.begin(), call.operands.end());
   const PointwiseTypes types = pointwise_types(base, operands);
   WEFT_CHECK(category_of(types.result) <= category_of(self->dtype) || base.pointwise->is_predicate(),
@@ -250,9 +265,9 @@ void run_pointwise_in_place(const Call& call, const Tensor& self) {
   for (Operand& operand : operands) {
     if (operand.tensor == nullptr) continue;
     const Tensor& x = *operand.tensor;
-    if (x->storage != self->storage) continue;
-    const bool same = x->dtype == self->dtype && x->layout.offset == self->layout.offset &&
-                      x.sizes() == self.sizes() && x.strides() == self.strides();
+    if (!share_memory(x, self)) continue;
+    const bool same = x->dtype == self->dtype && bytes_of(x) == bytes_of(self) && x.sizes() == self.sizes() &&
+                      x.strides() == self.strides();
     if (same) continue;
     copies.push_back(make_tensor(x->layout.sizes, x->dtype, x->device));
     copy_data(x, copies.back());

@@ -95,6 +95,22 @@ TEST(InPlace, PointwiseOpsWriteTheirTensor) {
   EXPECT_EQ(values(half), (Floats{2, 3}));
 }
 
+TEST(InPlace, OverlappingOperandsAreReadFirst) {
+  Tensor x = tensor({1., 2., 3., 4., 5.});
+  x.slice(0, 1).add_(x.slice(0, 0, 4));
+  EXPECT_EQ(values(x), (Floats{1, 3, 5, 7, 9}));
+  x.slice(0, 0, 4).mul_(x.slice(0, 1));
+  EXPECT_EQ(values(x), (Floats{3, 15, 35, 63, 9}));
+  Tensor m = arange(4, kFloat32).view({2, 2});
+  m.add_(m.t());
+  EXPECT_EQ(values(m), (Floats{0, 3, 3, 6}));
+  m.add_(m);
+  EXPECT_EQ(values(m), (Floats{0, 6, 6, 12}));
+  float data[5] = {1, 2, 3, 4, 5};
+  from_blob(data + 1, {4}).add_(from_blob(data, {4}));
+  EXPECT_EQ(Floats(data, data + 5), (Floats{1, 3, 5, 7, 9}));
+}
+
 TEST(InPlace, ExpandedViewsAreRefused) {
   Tensor x = zeros({3, 1}).expand({3, 4});
   EXPECT_THROW(x.add_(1), Error);
