@@ -78,6 +78,8 @@ class EntryTable {
       return detail::call_body<arity>(Body(), [&](int k) { return args[static_cast<size_t>(k)]; });
     };
     rule.term = [](std::span<const Term> args) { return run_on_terms<arity, Body>(args); };
+    for (size_t p = 0; p < op->schema.params.size(); ++p)
+      if (op->schema.params[p].type == ParamType::Number) rule.numbers |= 1u << op->schema.operand_index(p);
     rule.kernels = kernels_[next_++];
     ExprGraph graph;
     const Expr value = build(rule, graph, P == Promote::Integer ? DType::Int32 : DType::Float32);
@@ -109,7 +111,8 @@ class EntryTable {
     } else if constexpr (!std::is_same_v<Body, NoGrad>) {
       // The formula is an op of its own, over (dy, operands…, result): one kernel in eager, one node in a graph.
       std::string text = op.name() + ".grad" + std::to_string(op.grads.size()) + "(Value dy";
-      for (const Param& param : forward.params) text += ", Value " + param.name;
+      for (const Param& param : forward.params)
+        text += (param.type == ParamType::Number ? ", Number " : ", Value ") + param.name;
       auto derived = make<Promote::Common, Body>(Schema(text + ", Value result) -> Tensor"));
       derived->grad_state = GradState::Decomposition;
       derived->samples = op.samples;

@@ -112,7 +112,15 @@ cpu::ElementwiseKernel kernel_for(const Op& op, DType compute) {
 }  // namespace
 
 PointwiseTypes pointwise_types(const Op& op, std::span<const Operand> operands) {
-  DType common = result_type(operands);
+  DType common = DType::Float32;
+  if (op.pointwise->numbers == 0) {
+    common = result_type(operands);
+  } else {
+    SmallVector<Operand, 8> deciding;
+    for (size_t k = 0; k < operands.size(); ++k)
+      if ((op.pointwise->numbers >> k & 1) == 0) deciding.push_back(operands[k]);
+    common = result_type({deciding.data(), deciding.size()});
+  }
   const PointwiseRule& rule = *op.pointwise;
   switch (rule.promote) {
     case Promote::Floating:

@@ -18,7 +18,8 @@ struct PointwiseRule {
   Expr (*expr)(std::span<const Expr>) = nullptr;  // the body on expressions
   Term (*term)(std::span<const Term>) = nullptr;  // and on tensors: the decomposition
   cpu::ElementwiseKernels kernels;                // of the instruction set in use
-  double cost = 1;                                // primitives per element, in additions
+  uint32_t numbers = 0;  // bit: the slot takes a number only, which never decides the dtype
+  double cost = 1;       // primitives per element, in additions
 
   int divisor = -1;  // the slot in which an integer zero is an Error
 

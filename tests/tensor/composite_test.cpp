@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/tensor_data.h"
 #include "tests/autograd/tensors.h"
 
 namespace weft {
@@ -214,6 +215,16 @@ TEST(Division, GradientsFollowBothOperands) {
   (a / b).backward(vector({1, 1}));
   EXPECT_EQ(list(a.grad()), (List{0.5, 0.125}));
   EXPECT_EQ(list(b.grad()), (List{-0.25, -0.0625}));
+}
+
+// alpha is 1 by default, an integer, and must not turn bools into integers.
+TEST(Promotion, NumbersBesideTheOperandsDoNotDecideTheDType) {
+  const Tensor yes = weft::tensor({true, false}), also = weft::tensor({true, true});
+  EXPECT_EQ((yes + also).dtype(), kBool);
+  EXPECT_EQ((yes + also).to_vector<bool>(), (std::vector<bool>{true, true}));
+  const Tensor x = weft::tensor({1, 2}, kInt32);
+  EXPECT_EQ(addcmul(x, x, x).dtype(), kInt32);
+  EXPECT_EQ(leaky_relu(weft::tensor({-1.0}, kBFloat16)).dtype(), kBFloat16);
 }
 
 }  // namespace
