@@ -86,19 +86,23 @@ constexpr int int_predicate(Compare c) {
 // The macro forms, so that the predicate is an immediate at -O0 too.
 template <Compare C>
 WEFT_INLINE MaskF32 compare(F32 a, F32 b) {
-  return __mmask16(_mm512_cmp_ps_mask(a, b, float_predicate(C)));
+  constexpr int predicate = float_predicate(C);
+  return __mmask16(_mm512_cmp_ps_mask(a, b, predicate));
 }
 template <Compare C>
 WEFT_INLINE MaskF64 compare(F64 a, F64 b) {
-  return __mmask8(_mm512_cmp_pd_mask(a, b, float_predicate(C)));
+  constexpr int predicate = float_predicate(C);
+  return __mmask8(_mm512_cmp_pd_mask(a, b, predicate));
 }
 template <Compare C>
 WEFT_INLINE MaskI32 compare(I32 a, I32 b) {
-  return __mmask16(_mm512_cmp_epi32_mask(a, b, int_predicate(C)));
+  constexpr int predicate = int_predicate(C);
+  return __mmask16(_mm512_cmp_epi32_mask(a, b, predicate));
 }
 template <Compare C>
 WEFT_INLINE MaskI64 compare(I64 a, I64 b) {
-  return __mmask8(_mm512_cmp_epi64_mask(a, b, int_predicate(C)));
+  constexpr int predicate = int_predicate(C);
+  return __mmask8(_mm512_cmp_epi64_mask(a, b, predicate));
 }
 
 WEFT_INLINE F32 select(MaskF32 m, F32 a, F32 b) { return _mm512_mask_blend_ps(m.data, b, a); }
