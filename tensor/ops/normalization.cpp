@@ -115,16 +115,22 @@ OutputSpecs infer_norm(const Call& call) {
   specs.push_back({x->layout.sizes, x->dtype, x->device});
   return specs;
 }
+void check_norm_backward(const Call& call) {
+  check_norm(call, 1);
+  const Tensor &dy = call.tensor(0), &x = call.tensor(1);
+  WEFT_CHECK(dy.sizes() == x.sizes(), call.name(), ": dy is ", describe(dy), " and x ", describe(x),
+             "; both must have the same sizes");
+}
 // (dy, x, weight?)
 OutputSpecs infer_norm_backward(const Call& call) {
-  check_norm(call, 1);
+  check_norm_backward(call);
   const Tensor& x = call.tensor(1);
   OutputSpecs specs;
   specs.push_back({x->layout.sizes, x->dtype, x->device});
   return specs;
 }
 OutputSpecs infer_norm_backward_weight(const Call& call) {
-  check_norm(call, 1);
+  check_norm_backward(call);
   OutputSpecs specs;
   specs.push_back({call.attr(kShape).as_sizes(), call.tensor(1)->dtype, call.tensor(1)->device});
   return specs;

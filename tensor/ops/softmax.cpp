@@ -113,6 +113,8 @@ void run_softmax(const Call& call, std::span<Tensor> outputs) {
 OutputSpecs infer_like_first(const Call& call) {
   const Tensor& dy = call.tensor(0);
   WEFT_CHECK(is_floating(dy.dtype()), call.name(), ": takes floating tensors, not ", dy.dtype());
+  WEFT_CHECK(dy.sizes() == call.tensor(1).sizes(), call.name(), ": dy is ", describe(dy), " and the result ",
+             describe(call.tensor(1)), "; both must have the same sizes");
   OutputSpecs specs;
   specs.push_back({dy->layout.sizes, dy->dtype, dy->device});
   return specs;

@@ -102,5 +102,18 @@ TEST(Softmax, IntegersNeedADtype) {
   EXPECT_THROW(softmax(from_values({1, 2}, {2}, kFloat32), 1), IndexError);
 }
 
+// Called by name these are open to anybody; a shorter operand was read past its end.
+TEST(RowBackward, OperandsOfDifferentSizesAreRefused) {
+  const Tensor dy = from_values({1, 2, 3, 4}, {2, 2}, kFloat32), row = from_values({1, 2}, {1, 2}, kFloat32);
+  const auto here = SourceLocation::current();
+  for (const char* name : {"softmax_backward", "log_softmax_backward"})
+    EXPECT_THROW(call(OpTable::instance().get(name), {dy, row}, Attrs{1}, here), Error) << name;
+  const Attrs norm{SymList{2}, 1e-5};
+  for (const char* name : {"layer_norm_backward", "rms_norm_backward"})
+    EXPECT_THROW(call(OpTable::instance().get(name), {dy, row, Operand()}, norm, here), Error) << name;
+  for (const char* name : {"layer_norm_backward_weight", "rms_norm_backward_weight"})
+    EXPECT_THROW(call(OpTable::instance().get(name), {dy, row}, norm, here), Error) << name;
+}
+
 }  // namespace
 }  // namespace weft
