@@ -1,0 +1,110 @@
+// ShapeEnv: decides questions about symbolic sizes while a trace runs, and keeps what it assumed as guards.
+// Needs sym_table. The tracer installs it as the thread's SymEnvironment; guards.h turns its record into checks.
+#pragma once
+
+#include <string>
+
+#include "compiler/trace/sym_table.h"
+#include "tensor/base/error.h"
+#include "tensor/layout.h"
+
+namespace weft {
+class Op;
+}
+
+namespace weft::compiler {
+
+// Where a call finds the value of a symbol.
+struct SymbolSource {
+  enum class Kind : uint8_t {
+    Size,    // of tensor leaf `leaf`, dimension `dim`
+    Stride,  // likewise
+    Number,  // number leaf `leaf` of the arguments, an integer
+    Result,  // size `dim` of a data-dependent result, known after a segment has run: `leaf` is its ordinal in the path
+  };
+  Kind kind = Kind::Size;
+  uint32_t leaf = 0, dim = 0;
+  friend bool operator==(const SymbolSource&, const SymbolSource&) = default;
+};
+
+struct DimPolicy {
+  enum class Kind : uint8_t {
+    Static,    // fixed to its value as soon as the program uses it
+    Dynamic,   // a symbol of at least 2; 0 and 1 are fixed
+    Declared,  // mark_dynamic: a symbol over `range`, 0 and 1 included where the range has them
+  };
+  Kind kind = Kind::Static;
+  Interval range = {};
+};
+
+// The user's line and the op that asked a question.
+struct Place {
+  SourceLocation where;
+  const Op* op = nullptr;
+};
+
+// a `op` b held in the traced call, and the program relies on it.
+struct SymGuard {
+  SymCompare op;
+  Sym a, b;
+  Place place;
+};
+
+// A size, stride or number that the program relies on as it is.
+struct FixedValue {
+  SymbolSource source;
+  int64_t value;
+  Place place;
+};
+
+class ShapeEnv final : public SymEnvironment {
+ public:
+  explicit ShapeEnv(SymTable& table) : table_(table) {}
+
+  // The size or number of a call, under its policy. Static ones become placeholders: Syms that stand for their value until
+  // anything asks about them, so that what a program never looks at is never guarded.
+  Sym add(SymbolSource source, int64_t value, const DimPolicy& policy);
+  // Sizes and strides of tensor leaf `leaf`. A stride that equals a size times the stride next below it in memory follows
+  // from the sizes and takes no symbol; another one is fixed, or a symbol where `dynamic_strides` says so (bit d).
+  Layout<Sym> add_layout(uint32_t leaf, std::span<const int64_t> sizes, std::span<const int64_t> strides,
+                         std::span<const DimPolicy> policies, uint64_t dynamic_strides = 0);
+
+  // Turns placeholders into integers, with a FixedValue for each. Expressions of real symbols stay.
+  Sym settle(Sym a);
+  void settle(Layout<Sym>& layout);
+  bool is_placeholder(Sym a) const;
+
+  // What is asking: named in guards. The tracer sets it for each op.
+  void set_place(Place place) { place_ = place; }
+
+  // ---- SymEnvironment: placeholders among the operands are settled first.
+  Sym binary(SymOp op, Sym a, Sym b) override;
+  bool compare(SymCompare op, Sym a, Sym b) override;
+  bool known(SymCompare op, Sym a, Sym b) override;
+  int64_t specialize(Sym a) override;
+  int64_t hint(Sym a) const override;
+  std::string to_string(Sym a) const override;
+
+  // ---- What the trace relied on, each fact once, in the order in which it was first relied on.
+  const std::vector<SymGuard>& guards() const { return guards_; }
+  const std::vector<FixedValue>& fixed() const { return fixed_; }
+  // By number of the symbol in the table.
+  const std::vector<SymbolSource>& sources() const { return sources_; }
+  SymTable& table() { return table_; }
+
+ private:
+  struct Entry {  // by number of the symbol in the table
+    bool is_placeholder = false, is_settled = false;
+    int64_t value = 0;
+  };
+  void add_guard(SymCompare op, Sym a, Sym b);
+
+  SymTable& table_;
+  std::vector<Entry> entries_;
+  std::vector<SymbolSource> sources_;
+  std::vector<SymGuard> guards_;
+  std::vector<FixedValue> fixed_;
+  Place place_;
+};
+
+}  // namespace weft::compiler

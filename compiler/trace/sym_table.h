@@ -1,0 +1,68 @@
+// SymTable: the integer expressions over symbolic sizes that one compiled path uses, hash-consed and simplified.
+// Needs tensor/sym. ShapeEnv decides and guards with it; graphs, guards and plans evaluate with it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tensor/sym.h"
+
+namespace weft::compiler {
+
+// One unknown: a size, stride or integer argument that differs between calls.
+struct Symbol {
+  std::string name;  // "s0", or what the user calls it
+  int64_t hint = 0;  // its value in the call that was traced
+  int64_t min = 0, max = INT64_MAX;
+};
+
+// Bounds that hold for every call.
+struct Interval {
+  int64_t min = INT64_MIN, max = INT64_MAX;  // saturating
+};
+
+// Expressions are immutable and equal expressions have equal ids, so that a Sym can be compared by its bits. Sums and
+// products are kept in a normal form (a sorted polynomial over atoms; an atom is a symbol or a quotient, remainder,
+// minimum or maximum of two expressions). Not thread-safe while expressions are added; evaluation is.
+class SymTable {
+ public:
+  SymTable();
+  ~SymTable();
+  SymTable(const SymTable&) = delete;
+  SymTable& operator=(const SymTable&) = delete;
+
+  // A new symbol, as an expression.
+  Sym add_symbol(Symbol symbol);
+  const std::vector<Symbol>& symbols() const;
+  // Which symbol the expression is, if it is one.
+  std::optional<uint32_t> as_symbol(Sym a) const;
+  // Tightens what is known of a symbol, for decisions that come later.
+  void set_range(uint32_t symbol, Interval range);
+
+  // The simplified expression; a plain integer where it is one. Error where plain integers would raise (division by 0).
+  Sym binary(SymOp op, Sym a, Sym b);
+  // An answer that holds for every value within the ranges; nothing where none follows.
+  std::optional<bool> decide(SymCompare op, Sym a, Sym b) const;
+  Interval range(Sym a) const;
+  // The symbols that occur in it, in ascending order.
+  std::vector<uint32_t> symbols_of(Sym a) const;
+
+  // Its value for these values of the symbols (by number). Error naming the expression on overflow or division by zero.
+  int64_t evaluate(Sym a, std::span<const int64_t> values) const;
+  int64_t hint(Sym a) const;
+  // "s0*4 + 1"; integers as they are.
+  std::string to_string(Sym a) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+bool holds(SymCompare op, int64_t a, int64_t b);
+const char* name_of(SymCompare op);
+
+}  // namespace weft::compiler
