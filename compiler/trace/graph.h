@@ -60,6 +60,10 @@ struct Graph {
   std::vector<ValueId> inputs;           // values without node, in the order in which a call brings them
   std::vector<ValueId> outputs;          // may repeat, and may be inputs
   std::vector<std::string> input_names;  // "x", "net.fc1.weight", "tangent0"; may be shorter than inputs
+  // By ScalarExpr::Item's index: the tensor of one element that is read. The index is the same in all graphs of a path;
+  // the value differs, and is kNoValue in a graph that does not have it. A pass that renumbers values maps these too. A
+  // node whose numbers name an item depends on its value.
+  std::vector<ValueId> items;
 
   Graph() : expressions(std::make_shared<Expressions>()) {}
   explicit Graph(std::shared_ptr<Expressions> tables) : expressions(std::move(tables)) {}

@@ -16,7 +16,7 @@ struct ScalarExpr {
   enum class Kind : uint8_t {
     Constant,  // `constant`; also a symbolic size (Scalar::sym)
     Input,     // `index`: which of the numbers that a call brings
-    Item,      // `index`: the value, by its number, of a tensor of one element
+    Item,      // the value of a tensor of one element; `index`: which of Graph::items
     Binary,    // `op` of two others
   };
   Kind kind = Kind::Constant;
