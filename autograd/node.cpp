@@ -48,9 +48,10 @@ void GradCell::add(Tensor gradient, bool is_ours) {
   Tensor before;  // may hold the last handle to much: goes after the lock
   const std::lock_guard lock(mutex);
   if (!is_read) return;
+  is_touched = true;
   if (!grad.defined()) {
     grad = is_ours && gradient.is_contiguous() ? std::move(gradient) : copy_of(gradient);
-  } else if (GradMode::is_enabled() || current_trace() != nullptr) {
+  } else if (GradMode::is_enabled()) {
     before = grad;
     grad = grad + gradient;
   } else {

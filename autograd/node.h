@@ -37,7 +37,8 @@ Tensor copy_of(const Tensor& x);
 struct GradCell : RefCounted<GradCell> {
   std::mutex mutex;  // several backward passes may meet in one leaf
   Tensor grad;
-  bool is_read = true;  // false once its tensor is gone: nobody can see the gradient
+  bool is_read = true;      // false once its tensor is gone: nobody can see the gradient
+  bool is_touched = false;  // was read or written since it was made; a trace asks
 
   // Adds a gradient; `is_ours` if no one else holds its memory.
   void add(Tensor gradient, bool is_ours);

@@ -78,20 +78,22 @@ void refresh(const Tensor& x) {
 
 }  // namespace
 
-Edge producer_of(const Tensor& x) {
+Edge producer_of(const Tensor& given) {
+  const Tensor& x = stand_in(given);
   refresh(x);
   const Tape* tape = tape_of(x);
   return tape != nullptr ? tape->producer : Edge();
 }
 
-Edge gradient_edge(const Tensor& x) {
+Edge gradient_edge(const Tensor& given) {
+  const Tensor& x = stand_in(given);
   if (!x->needs_grad()) return {};
   refresh(x);
   const Tape& tape = *tape_of(x);
   return tape.producer ? tape.producer : Edge{tape.accumulator, 0};
 }
 
-bool is_leaf(const Tensor& x) { return !x->needs_grad() || !producer_of(x); }
+bool is_leaf(const Tensor& x) { return !stand_in(x)->needs_grad() || !producer_of(x); }
 
 void retain_in(const Tensor& x, Node& node, uint32_t slot) {
   Tape& tape = make_tape(x);
@@ -122,18 +124,19 @@ void forget_history(const Tensor& x) {
 }
 
 GradCell& grad_cell(const Tensor& x) {
-  Tape& tape = make_tape(x);
+  Tape& tape = make_tape(stand_in(x));
   if (!tape.cell) tape.cell = make_intrusive<GradCell>();
   return *tape.cell;
 }
 
-Tensor share_data(const Tensor& x) {
+Tensor share_data(const Tensor& given) {
+  const Tensor& x = stand_in(given);
   Tensor shared = make_view(x, x->layout);
   shared->is_fake = x->is_fake;
   shared->is_contiguous = x->is_contiguous;
   shared->made_by = x->made_by;
   shared->made_at = x->made_at;
-  if (x->trace != nullptr) shared->trace = x->trace->share();
+  if (x->trace != nullptr) shared->trace = x->trace->share(*shared.impl());
   return shared;
 }
 

@@ -14,7 +14,9 @@ using namespace autograd;
 Tensor& Tensor::requires_grad_(bool value) {
   TensorImpl& x = checked();
   if (value == x.needs_grad()) return *this;
-  bump_state_epoch();
+  WEFT_CHECK(current_trace() == nullptr || x.is_fake, "requires_grad_: ", weft::describe(*this),
+             " was made outside of the compiled function that changes it; call requires_grad_() before");
+  if (!x.is_fake) bump_state_epoch();
   if (!value) {
     WEFT_CHECK(autograd::is_leaf(*this), "requires_grad_(false): ", weft::describe(*this),
                " was made by a recorded op; use detach() for a tensor without history");
@@ -43,15 +45,18 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 
 Tensor Tensor::grad() const {
   static_cast<void>(checked());
-  const Tape* tape = tape_of(*this);
+  const Tape* tape = tape_of(stand_in(*this));
   if (tape == nullptr || !tape->cell) return {};
   const std::lock_guard lock(tape->cell->mutex);
+  tape->cell->is_touched = true;
   return tape->cell->grad;
 }
 
 Tensor& Tensor::mutable_grad() {
   static_cast<void>(checked());
-  return grad_cell(*this).grad;
+  GradCell& cell = grad_cell(*this);
+  cell.is_touched = true;
+  return cell.grad;
 }
 
 void Tensor::set_grad(const Tensor& gradient) {
@@ -60,16 +65,17 @@ void Tensor::set_grad(const Tensor& gradient) {
     WEFT_CHECK(gradient.sizes() == sizes() && gradient->dtype == x.dtype, "set_grad: the gradient is ",
                weft::describe(gradient), ", but the tensor is ", weft::describe(*this));
   }
-  mutable_grad() = gradient;
+  mutable_grad() = stand_in(gradient);
 }
 
 void Tensor::retain_grad() const {
   WEFT_CHECK(checked().needs_grad(), "retain_grad: ", weft::describe(*this), " does not require grad");
-  const Edge edge = producer_of(*this);
-  Tape& tape = make_tape(*this);
+  const Tensor& x = stand_in(*this);
+  const Edge edge = producer_of(x);
+  Tape& tape = make_tape(x);
   if (!edge || tape.retains_grad) return;  // a leaf keeps its gradient anyway
   tape.retains_grad = true;
-  retain_in(*this, *edge.node, edge.slot);
+  retain_in(x, *edge.node, edge.slot);
 }
 
 unsigned Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
@@ -96,6 +102,8 @@ Tensor Tensor::detach(SourceLocation) const {
 
 Tensor& Tensor::detach_() {
   TensorImpl& x = checked();
+  WEFT_CHECK(current_trace() == nullptr || x.is_fake, "detach_: ", weft::describe(*this),
+             " was made outside of the compiled function that changes it; call detach_() before");
   WEFT_CHECK(x.base == nullptr, "detach_: ", weft::describe(*this),
              " is a view, whose history is that of its base; use detach()");
   forget_history(*this);

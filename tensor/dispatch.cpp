@@ -3,6 +3,7 @@
 #include "tensor/dispatch.h"
 
 #include "tensor/cpu/elementwise.h"
+#include "tensor/state_epoch.h"
 
 namespace weft {
 namespace {
@@ -67,15 +68,39 @@ void check_operands(const Call& call) {
     }
     WEFT_CHECK((*operand.tensor)->device.is_cpu(), call.name(), ": a tensor is on ",
                (*operand.tensor)->device, "; only the CPU runs in this build");
+    if ((*operand.tensor)->is_fake) [[unlikely]]
+      throw_outlived_trace(call.name(), *operand.tensor);
   }
+}
+
+// Inside a trace real operands are exchanged for what stands for them.
+using Operands = SmallVector<Operand, 6>;
+[[gnu::cold]] [[gnu::noinline]] std::span<const Operand> exchange(TraceHook& trace, const Call& call,
+                                                                  Operands& own) {
+  own.reserve(call.operands.size());
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    own.push_back(call.operands[i]);
+    if (own[i].tensor != nullptr) own[i].tensor = &trace.stand_in(*own[i].tensor);
+    else if (!own[i].is_scalar) check_may_be_absent(call, i);
+  }
+  return {own.data(), own.size()};
 }
 
 }  // namespace
 
+void throw_outlived_trace(const char* what, const Tensor& x) {
+  const std::string place = to_string(x->made_at);
+  detail::throw_error(detail::concat(
+      what, ": a tensor ", describe(x), " that ", x->made_by != nullptr ? x->made_by->name() : "a trace",
+      " made", place.empty() ? "" : " at " + place,
+      " inside a compiled function is used after the trace of that function has ended, where it has no data; "
+      "return it from the function instead of storing it"));
+}
+
 void call_into(const Op& op, std::span<const Operand> operands, const Attrs& attrs, SourceLocation where,
                std::span<Tensor> outputs) {
   if (composite_scope != nullptr) where = composite_scope->where();
-  const Call call{op, operands, attrs, where};
+  Call call{op, operands, attrs, where};
   if (op.kind == Kind::Composite) {
     std::vector<Tensor> made;
     op.composite(call, made);
@@ -84,14 +109,19 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
     return;
   }
   try {
-    check_operands(call);
+    TraceHook* const trace = current_trace();
+    Operands own;
+    if (trace != nullptr) [[unlikely]]
+      call.operands = operands = exchange(*trace, call, own);
+    else check_operands(call);
     const bool needs_grad = grad_mode && op.grad_state != GradState::None && any_requires_grad(operands);
-    if (current_trace() != nullptr) {
-      current_trace()->record(call, outputs);
-    } else if (needs_grad && op.grad_state == GradState::Decomposition && op.decompose) {
+    if (needs_grad && op.grad_state == GradState::Decomposition && op.decompose) {
       const CompositeScope scope(op, where);
       outputs[0] = op.decompose(call);
       return;
+    }
+    if (trace != nullptr) {
+      trace->record(call, outputs);
     } else {
       run(call, outputs);
       for (Tensor& output : outputs) {
@@ -137,15 +167,19 @@ void run_in_place(const Call& call, const Tensor& self) {
 void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs& attrs,
                    SourceLocation where) {
   if (composite_scope != nullptr) where = composite_scope->where();
-  const Call call{op, operands, attrs, where};
+  Call call{op, operands, attrs, where};
   try {
-    check_operands(call);
+    TraceHook* const trace = current_trace();
+    Operands own;
+    if (trace != nullptr) [[unlikely]]
+      call.operands = exchange(*trace, call, own);
+    else check_operands(call);
     const Tensor self =
         call.tensor(0);  // a handle of our own: the tape may replace what operand 0 points into
     std::unique_ptr<TapeSlot> pending;
     if (grad_mode) pending = tape_hook.before_mutation(call, self);
-    if (current_trace() != nullptr) {
-      current_trace()->mutate(call, self);
+    if (trace != nullptr) {
+      trace->mutate(call, self);
     } else {
       WEFT_CHECK(!may_self_overlap(self->layout), op.name(), ": the tensor of sizes ", self.sizes(),
                  " and strides ", self.strides(),
@@ -162,7 +196,8 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
   }
 }
 
-void become(const Op& op, const Tensor& self, const Tensor& view, SourceLocation where) {
+void become(const Op& op, const Tensor& given, const Tensor& view, SourceLocation where) {
+  const Tensor& self = stand_in(given);
   if (view.is_same(self)) return;
   try {
     tape_hook.become(op, self, view);
@@ -173,7 +208,8 @@ void become(const Op& op, const Tensor& self, const Tensor& view, SourceLocation
   self->layout = view->layout;
   self->numel = view->numel;
   self->is_contiguous = view->is_contiguous;
-  if (view->trace != nullptr) self->trace = view->trace->share();
+  if (view->trace != nullptr) self->trace = view->trace->share(*self.impl());
+  else bump_state_epoch();  // a compiled function may have captured self
 }
 
 TraceHook*& current_trace() {

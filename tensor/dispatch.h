@@ -58,15 +58,36 @@ struct TapeHook {
 };
 extern const TapeHook tape_hook;
 
-// The trace of this thread, or null: it makes the outputs instead of a kernel.
+// Where the numbers of a random op come from: the seed and the first of its counters (random/philox.h).
+struct RandomStream {
+  Scalar seed, offset;
+};
+
+// The trace of this thread, or null: it makes the outputs instead of a kernel. Real tensors that a traced function reaches
+// are exchanged for their stand-ins at the door, so that neither trace nor tape ever writes to one.
 class TraceHook {
  public:
   virtual ~TraceHook() = default;
   virtual void record(const Call&, std::span<Tensor> outputs) = 0;
   virtual void mutate(const Call&, const Tensor& self) = 0;
   virtual Scalar read(const Tensor& x, SourceLocation where) = 0;
+  // The tensor of this trace for x: itself, or the one that stands for a real tensor; the reference stays valid as long as
+  // the trace. Error for a tensor of another trace.
+  virtual const Tensor& stand_in(const Tensor& x) = 0;
+  // A tensor of the host's data that was made inside: it is the same in every call of the program.
+  virtual Tensor constant(const Tensor& data, SourceLocation where) = 0;
+  // So many counters of the default generator, at each call of the program.
+  virtual RandomStream draw(Sym counters) = 0;
 };
 TraceHook*& current_trace();
+
+// x, or what stands for it in this thread's trace.
+inline const Tensor& stand_in(const Tensor& x) {
+  TraceHook* trace = current_trace();
+  return trace == nullptr || !x.defined() ? x : trace->stand_in(x);
+}
+// Error unless a trace of this thread is on: x is a tensor of a trace that has ended.
+[[noreturn]] void throw_outlived_trace(const char* what, const Tensor& x);
 
 // Composite functions open one: inner ops report the user's line, and a trace tags what they make. So do decompositions
 // and gradient rules, in the name of the op that they stand for.

@@ -205,6 +205,11 @@ class Op {
   // View: the layout of the result; and its dtype where it differs.
   Layout<Sym> (*view)(const Layout<Sym>&, const Attrs&, DType from) = nullptr;
   DType (*view_dtype)(const Attrs&, DType from) = nullptr;
+  // View: its attributes speak of places in the storage, whatever the layout of the operand.
+  bool views_storage = false;
+  // View that leaves out elements or meets some twice: the op that writes through it (ops/view.h). Others are undone by
+  // their gradient rule, or by the view of the former dtype.
+  const Op* scatter = nullptr;
   // Index ops that only rearrange: which element of operand 0 stands at each place of the result.
   MoveRule<Sym> (*move)(const Call&) = nullptr;
   // Fills outputs that were made from infer's answer.

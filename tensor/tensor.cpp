@@ -9,7 +9,7 @@ namespace weft {
 
 TensorImpl::TensorImpl(Intrusive<Storage> s, Layout<Sym> l, DType t, Device d)
     : storage(std::move(s)), layout(std::move(l)), dtype(t), device(d), numel(product(layout.sizes)) {
-  if (storage) is_contiguous = weft::is_contiguous(layout);
+  if (storage && !numel.is_symbolic()) is_contiguous = weft::is_contiguous(layout);
 }
 // Out of line: the slots are complete only to their owners.
 TensorImpl::~TensorImpl() = default;
@@ -34,16 +34,18 @@ uint32_t Tensor::version() const {
 
 void* Tensor::data_ptr(DType expected) const {
   const TensorImpl& x = checked();
-  WEFT_CHECK(
-      !x.is_fake,
-      "data_ptr: this tensor belongs to a trace and has no data; read it outside the compiled function");
+  WEFT_CHECK(!x.is_fake && current_trace() == nullptr,
+             "data_ptr: memory cannot be read inside a compiled function, which runs later and with other "
+             "data; read it "
+             "outside, or use host_call(fn, tensors), which runs fn on the data at every call");
   WEFT_CHECK(x.dtype == expected, "data_ptr: asked for ", expected, ", but the tensor is ", x.dtype);
   return bytes_of(*this);
 }
 
 Scalar Tensor::item(SourceLocation where) const {
   const TensorImpl& x = checked();
-  if (x.is_fake) return current_trace()->read(*this, where);
+  if (TraceHook* trace = current_trace()) return trace->read(trace->stand_in(*this), where);
+  if (x.is_fake) throw_outlived_trace("item", *this);
   WEFT_CHECK(x.numel == 1, "item: the tensor has ", x.numel, " elements (sizes ", sizes(),
              "), not one; reduce or index it first");
   WEFT_CHECK(x.device.is_cpu(), "item: the tensor is on ", x.device);
@@ -65,7 +67,10 @@ bool Tensor::is_true() const {
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   const TensorImpl& x = checked();
-  WEFT_CHECK(!x.is_fake, "to_vector: this tensor belongs to a trace and has no data");
+  WEFT_CHECK(!x.is_fake && current_trace() == nullptr,
+             "to_vector: values cannot be copied out of a compiled function, which runs later and with other "
+             "data; return "
+             "the tensor, or use host_call(fn, tensors), which runs fn on the data at every call");
   std::vector<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>> values(
       static_cast<size_t>(x.numel.concrete()));
   Tensor target = from_blob(values.data(), SymList(x.layout.sizes), TensorOptions(dtype_of<T>));

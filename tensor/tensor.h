@@ -16,6 +16,7 @@ namespace weft {
 
 class Op;
 struct Rhs;
+struct TensorImpl;
 
 // What the tape and the trace hang on a tensor; this floor only owns it.
 class TapeSlot {
@@ -25,8 +26,8 @@ class TapeSlot {
 class TraceSlot {
  public:
   virtual ~TraceSlot() = default;
-  // For another handle to the same value of the trace.
-  virtual std::unique_ptr<TraceSlot> share() const = 0;
+  // For another tensor with the same value of the trace.
+  virtual std::unique_ptr<TraceSlot> share(TensorImpl& owner) const = 0;
 };
 
 struct TensorImpl : RefCounted<TensorImpl> {
@@ -35,7 +36,7 @@ struct TensorImpl : RefCounted<TensorImpl> {
   static void* operator new(size_t bytes);
   static void operator delete(void* memory, size_t bytes);
 
-  Intrusive<Storage> storage;  // null for a fake tensor
+  Intrusive<Storage> storage;  // of a fake tensor: without data
   Layout<Sym> layout;
   DType dtype;
   Device device;

@@ -2,6 +2,7 @@
 // Place: the out-of-line half of tensor/tensor_data.h.
 #include "tensor/tensor_data.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tensor/dispatch.h"
@@ -63,6 +64,16 @@ Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocati
   const DType dtype = options.has_dtype()    ? options.dtype()
                       : walk.numbers.empty() ? default_dtype()
                                              : dtype_of_category(walk.category);
+  TraceHook* const trace = current_trace();
+  if (trace != nullptr && std::any_of(walk.numbers.begin(), walk.numbers.end(), [](const Scalar& number) {
+        return number.is_traced() || number.is_symbolic();
+      })) {
+    // Numbers that are known only at run time are put together by ops.
+    std::vector<Tensor> elements;
+    for (const Scalar& number : walk.numbers)
+      elements.push_back(full({}, number, options.dtype(dtype).requires_grad(false), where));
+    return with_options(reshape(stack(elements, 0, where), SymList(walk.sizes), where), options);
+  }
   Tensor result = make_tensor(walk.sizes, dtype, options.device());
   const size_t size = size_of(dtype);
   char* out = bytes_of(result);
@@ -70,6 +81,7 @@ Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocati
     std::memcpy(out, Element(number, dtype, "tensor").bytes, size);
     out += size;
   }
+  if (trace != nullptr) result = trace->constant(result, where);
   return with_options(std::move(result), options);
 }
 

@@ -18,11 +18,15 @@ void run_random(Draw draw, DType dtype, const RandomCall& call, int64_t n, const
       kRandomAlignment);
 }
 
-uint64_t counters_of(Draw draw, DType dtype, int64_t low, int64_t high, int64_t n) {
+int64_t numbers_per_counter(Draw draw, DType dtype, int64_t low, int64_t high) {
   const bool wide = draw == Draw::Bits64 || (draw == Draw::Integer && randint_needs_64_bits(low, high)) ||
                     (dtype == DType::Float64 && (draw == Draw::Uniform || draw == Draw::Normal));
+  return wide ? 2 : 4;
+}
+uint64_t counters_of(Draw draw, DType dtype, int64_t low, int64_t high, int64_t n) {
   const auto count = static_cast<uint64_t>(n);
-  return wide ? philox_counters64(count) : philox_counters32(count);
+  return numbers_per_counter(draw, dtype, low, high) == 2 ? philox_counters64(count)
+                                                          : philox_counters32(count);
 }
 
 }  // namespace weft::cpu

@@ -51,5 +51,7 @@ void run_random(Draw draw, DType dtype, const RandomCall& call, int64_t n, const
 
 // How many counters n elements of such a draw take.
 uint64_t counters_of(Draw draw, DType dtype, int64_t low, int64_t high, int64_t n);
+// How many numbers one counter gives: 4, or 2 of 64 bits. counters_of is n over this, rounded up.
+int64_t numbers_per_counter(Draw draw, DType dtype, int64_t low, int64_t high);
 
 }  // namespace weft::cpu

@@ -364,10 +364,10 @@ Tensor wrap(void* data, const SymList& sizes, const SymList* strides, std::funct
   WEFT_CHECK_AT(where, data != nullptr || product(layout.sizes) == 0,
                 "from_blob: the address is null, but sizes ", SizesView(sizes), " hold elements");
   const size_t bytes = static_cast<size_t>(extent(layout).end) * size_of(options.dtype());
-  return finish(
-      Tensor(make_intrusive<TensorImpl>(Storage::wrap(data, bytes, options.device(), std::move(deleter)),
-                                        std::move(layout), options.dtype(), options.device())),
-      options);
+  Tensor result(make_intrusive<TensorImpl>(Storage::wrap(data, bytes, options.device(), std::move(deleter)),
+                                           std::move(layout), options.dtype(), options.device()));
+  if (TraceHook* trace = current_trace()) result = trace->constant(result, where);
+  return finish(std::move(result), options);
 }
 
 }  // namespace

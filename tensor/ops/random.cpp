@@ -26,15 +26,14 @@ using cpu::Draw;
 
 // ---- Seed, offset and checks ------------------------------------------------------------------------------------------
 
-struct Stream {
-  Scalar seed, offset;
-};
-Stream reserve(uint64_t counters) {
-  const GeneratorState state = default_generator().draw(counters);
+RandomStream reserve(Draw draw, DType dtype, Sym numel, int64_t low = 0, int64_t high = 1) {
+  if (TraceHook* trace = current_trace()) {
+    const int64_t each = cpu::numbers_per_counter(draw, dtype, low, high);
+    return trace->draw((numel + (each - 1)) / each);
+  }
+  const GeneratorState state =
+      default_generator().draw(cpu::counters_of(draw, dtype, low, high, numel.concrete()));
   return {Scalar(static_cast<int64_t>(state.seed)), Scalar(static_cast<int64_t>(state.offset))};
-}
-Stream reserve(Draw draw, DType dtype, Sym numel, int64_t low = 0, int64_t high = 1) {
-  return reserve(cpu::counters_of(draw, dtype, low, high, numel));
 }
 // Seed and offset are the last two attributes of every random op.
 cpu::RandomCall stream_of(const Call& call) {
@@ -354,7 +353,7 @@ Tensor finished(Tensor x, const TensorOptions& options) {
 }
 Tensor create(const Op& op, Draw draw, const SymList& sizes, const TensorOptions& options,
               SourceLocation where) {
-  const Stream stream = reserve(draw, options.dtype(), count_of(sizes));
+  const RandomStream stream = reserve(draw, options.dtype(), count_of(sizes));
   return finished(call(op, {},
                        {Attr(sizes), Attr(options.dtype()), Attr(options.device()), Attr(stream.seed),
                         Attr(stream.offset)},
@@ -390,7 +389,7 @@ Tensor randint(int64_t high, const SymList& sizes, const TensorOptions& options,
 Tensor randint(int64_t low, int64_t high, const SymList& sizes, const TensorOptions& options,
                SourceLocation where) {
   const DType dtype = options.has_dtype() ? options.dtype() : DType::Int64;
-  const Stream stream = reserve(Draw::Integer, dtype, count_of(sizes), low, high);
+  const RandomStream stream = reserve(Draw::Integer, dtype, count_of(sizes), low, high);
   return finished(call(WEFT_OP("randint"), {},
                        {Attr(low), Attr(high), Attr(sizes), Attr(dtype), Attr(options.device()),
                         Attr(stream.seed), Attr(stream.offset)},
@@ -400,24 +399,24 @@ Tensor randint(int64_t low, int64_t high, const SymList& sizes, const TensorOpti
 Tensor randperm(SymArg n, const TensorOptions& options, SourceLocation where) {
   const Sym count = n;
   const DType dtype = options.has_dtype() ? options.dtype() : DType::Int64;
-  const Stream stream = reserve(Draw::Bits64, dtype, count >= 0 ? count : Sym::from_int(0));
+  const RandomStream stream = reserve(Draw::Bits64, dtype, count >= 0 ? count : Sym::from_int(0));
   return call(WEFT_OP("randperm"), {},
               {Attr(count), Attr(dtype), Attr(options.device()), Attr(stream.seed), Attr(stream.offset)},
               where);
 }
 Tensor bernoulli(const Tensor& probabilities, SourceLocation where) {
-  const Stream stream = reserve(Draw::ChanceOf, DType::Float32, probabilities.numel());
+  const RandomStream stream = reserve(Draw::ChanceOf, DType::Float32, probabilities.numel());
   return call(WEFT_OP("bernoulli"), {probabilities}, {Attr(stream.seed), Attr(stream.offset)}, where);
 }
 Tensor bernoulli(const Tensor& x, double p, SourceLocation where) {
-  const Stream stream = reserve(Draw::Chance, x.dtype(), x.numel());
+  const RandomStream stream = reserve(Draw::Chance, x.dtype(), x.numel());
   return call(WEFT_OP("bernoulli_p"), {x}, {Attr(p), Attr(stream.seed), Attr(stream.offset)}, where);
 }
 Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, SourceLocation where) {
   const Sym rows = weights.dim() == 2 ? weights.size(0) : Sym::from_int(1);
   const Sym each =
       replacement || weights.dim() == 0 ? Sym::from_int(std::max<int64_t>(count, 0)) : weights.size(-1);
-  const Stream stream = reserve(Draw::Bits64, DType::Int64, rows * each);
+  const RandomStream stream = reserve(Draw::Bits64, DType::Int64, rows * each);
   return call(WEFT_OP("multinomial"), {weights},
               {Attr(count), Attr(replacement), Attr(stream.seed), Attr(stream.offset)}, where);
 }
@@ -425,29 +424,29 @@ Tensor dropout(const Tensor& x, double p, bool train, SourceLocation where) {
   CompositeScope scope(WEFT_OP("dropout"), where);
   WEFT_CHECK_AT(where, p >= 0 && p <= 1, "dropout: p is ", p, ", but a chance is between 0 and 1");
   if (!train || p == 0) return x;
-  const Stream stream = reserve(Draw::Dropout, x.dtype(), x.numel());
+  const RandomStream stream = reserve(Draw::Dropout, x.dtype(), x.numel());
   return call(WEFT_OP("dropout_with_offset"), {x}, {Attr(p), Attr(stream.seed), Attr(stream.offset)}, where);
 }
 
 Tensor& Tensor::uniform_(double low, double high, SourceLocation where) {
-  const Stream stream = reserve(Draw::Uniform, dtype(), numel());
+  const RandomStream stream = reserve(Draw::Uniform, dtype(), numel());
   call_mutation(WEFT_OP("uniform_"), {*this}, {Attr(low), Attr(high), Attr(stream.seed), Attr(stream.offset)},
                 where);
   return *this;
 }
 Tensor& Tensor::normal_(double mean, double std, SourceLocation where) {
-  const Stream stream = reserve(Draw::Normal, dtype(), numel());
+  const RandomStream stream = reserve(Draw::Normal, dtype(), numel());
   call_mutation(WEFT_OP("normal_"), {*this}, {Attr(mean), Attr(std), Attr(stream.seed), Attr(stream.offset)},
                 where);
   return *this;
 }
 Tensor& Tensor::bernoulli_(double p, SourceLocation where) {
-  const Stream stream = reserve(Draw::Chance, dtype(), numel());
+  const RandomStream stream = reserve(Draw::Chance, dtype(), numel());
   call_mutation(WEFT_OP("bernoulli_"), {*this}, {Attr(p), Attr(stream.seed), Attr(stream.offset)}, where);
   return *this;
 }
 Tensor& Tensor::random_(int64_t low, int64_t high, SourceLocation where) {
-  const Stream stream = reserve(Draw::Integer, dtype(), numel(), low, high);
+  const RandomStream stream = reserve(Draw::Integer, dtype(), numel(), low, high);
   call_mutation(WEFT_OP("random_"), {*this}, {Attr(low), Attr(high), Attr(stream.seed), Attr(stream.offset)},
                 where);
   return *this;

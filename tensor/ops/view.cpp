@@ -98,8 +98,6 @@ void run_scatter(const Call& call, std::span<Tensor> outputs) {
   if (is_wide) copy_data(sum, out);
 }
 
-const Op& scatter_of(const Op& view_op) { return OpTable::instance().get(view_op.name() + ".scatter"); }
-
 // A view that leaves out elements or meets some twice: it comes with its scatter.
 Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vector<std::string> calls,
                    std::vector<std::string> scatter_calls) {
@@ -118,6 +116,7 @@ Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vecto
                         {param("source", ParamType::Tensor), param("sizes", ParamType::Sizes)});
   Op& op = table.add(std::make_unique<Op>(std::move(scatter), Kind::Index));
   op.base = &view_op;
+  result.op().scatter = &op;
   result.samples({.calls = std::move(calls)});
   Entry(op)
       .samples({.calls = std::move(scatter_calls)})
@@ -206,7 +205,7 @@ Tensor scatter_through_view(const Op& view_op, const Attrs& attrs, const SymList
                             const Tensor& x, SourceLocation where) {
   Attrs all = {sizes};
   for (const Attr& attr : attrs) all.push_back(attr);
-  return call(scatter_of(view_op), {x, source}, all, where);
+  return call(*view_op.scatter, {x, source}, all, where);
 }
 
 Tensor sum_to(const Tensor& x, const SymList& sizes, SourceLocation where) {
@@ -327,6 +326,7 @@ void register_view_ops(OpTable& table) {
       {"x=[12] size=[3,2] stride=[4,1] storage_offset=1", "x=[5] size=[2,3] stride=[1,1]"},
       {"source=[3,2] sizes=[12] size=[3,2] stride=[4,1] storage_offset=1",
        "source=[2,3] sizes=[5] size=[2,3] stride=[1,1]"});
+  strided.op().views_storage = true;
   strided.cpu_whole(run_as_strided).grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs, const GradCall& grad) {
     return as_strided_gradient(dy, x.spec, attrs, grad.where);
   });
