@@ -1,0 +1,236 @@
+// Tracer: runs the user's function on fake tensors and records it as one functional graph, the path.
+// Needs fake, shape_env and autograd. The runtime makes one for each trace; trace_result.h reads what came out.
+#pragma once
+
+#include <deque>
+#include <unordered_map>
+
+#include "autograd/grad_mode.h"
+#include "compiler/trace/fake.h"
+#include "compiler/trace/shape_env.h"
+#include "tensor/cell.h"
+
+namespace weft::compiler {
+
+// Where a call finds a tensor of the path.
+struct InputSource {
+  enum class Kind : uint8_t {
+    Argument,  // tensor leaf `index` of the arguments
+    Captured,  // the real tensor that the function reached
+    Constant,  // host data that the function made a tensor of
+    Grad,      // the .grad of path input `index`
+    Line,      // the whole storage of path input `index`, as one line: tensors that overlap are views of it
+    Result,    // result of the data-dependent op of break `index`
+    Tangent,   // gradient of differentiable output `index`
+  };
+  Kind kind = Kind::Argument;
+  uint32_t index = 0;
+};
+
+struct PathInput {
+  InputSource source;
+  ValueId value = kNoValue;  // what it was at entry; a view of its line where it has one
+  Tensor real;               // in the traced call
+  Tensor fake;               // what stands for it
+  std::string name;
+  bool has_grad = false;  // its .grad was defined at entry
+};
+
+// Where a call finds a number of the path.
+struct NumberSource {
+  enum class Kind : uint8_t {
+    Argument,  // number leaf `index` of the arguments
+    Cell,      // the cell
+    Seed,      // of the default generator, for segment `index`
+    Counter,   // its first counter, likewise
+    Lifted,    // plain number `index` of the function's body, in follow mode
+  };
+  Kind kind = Kind::Argument;
+  uint32_t index = 0;
+  Intrusive<CellImpl> cell;
+};
+
+// A point where the function asked for a value, so that what comes after depends on it.
+struct Break {
+  enum class Kind : uint8_t { Compare, Double, Integer, Result };
+  Kind kind = Kind::Compare;
+  SymCompare compare = SymCompare::Eq;  // Compare: a `compare` b
+  ScalarId a = 0, b = 0;                // Double, Integer: a
+  Node node;                            // Result: the data-dependent op
+  std::vector<uint32_t> results;        // Result: the path inputs that its results become
+  Place place;
+  NodeId end = 0;                   // nodes before it belong to the segments up to here
+  std::vector<ValueId> live;        // what later code may read
+  Sym counters = Sym::from_int(0);  // drawn from the generator since the break before
+  uint64_t outcome = 0;             // bits of the bool, integer or double
+};
+
+// The real world, while a trace runs: gives what the function asks for.
+class BreakHandler {
+ public:
+  virtual ~BreakHandler() = default;
+  // The outcome of breaks()[index], which has just been recorded; for Result also its results.
+  virtual uint64_t decide(size_t index, std::vector<Tensor>& results) = 0;
+};
+
+// Thrown inside the function and caught by the runtime: the call runs without being compiled, for this reason.
+struct CannotCapture {
+  std::string reason;
+  SourceLocation where;
+};
+// Likewise: the trace starts again, with the tensors of this storage as views of one line.
+struct RestartTrace {
+  Intrusive<Storage> storage;
+};
+
+struct TraceOptions {
+  BreakHandler* breaks = nullptr;
+  bool fullgraph = false;  // a break is an error
+  std::vector<Intrusive<Storage>> lines;
+  const std::vector<bool>* lifted = nullptr;  // by ordinal: plain numbers that are read at each call
+};
+
+class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvironment {
+ public:
+  explicit Tracer(TraceOptions options);
+  ~Tracer() override;
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  // ---- Before the function runs. Layouts may hold placeholders and symbols of shapes().
+  const Tensor& add_argument(uint32_t leaf, const Tensor& real, Layout<Sym> layout, std::string name);
+  Scalar add_number(uint32_t leaf, Scalar::Category category);
+  Tensor add_tangent(uint32_t index, const OutputSpec& spec);
+
+  // ---- What was recorded.
+  Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
+  ShapeEnv& shapes() { return shapes_; }
+  std::deque<PathInput>& inputs() { return inputs_; }
+  const std::deque<PathInput>& inputs() const { return inputs_; }
+  // The path input that a graph input is, or kNoInput.
+  uint32_t input_of(ValueId value) const;
+  const std::vector<NumberSource>& numbers() const { return numbers_; }
+  const std::vector<double>& number_hints() const { return number_hints_; }
+  const std::vector<Break>& breaks() const { return breaks_; }
+  struct CellWrite {
+    Intrusive<CellImpl> cell;
+    ScalarId value;
+  };
+  const std::vector<CellWrite>& cell_writes() const { return cell_writes_; }
+  // Floating numbers of the function's body in the order in which ops took them.
+  const std::vector<double>& plain_numbers() const { return plain_numbers_; }
+  // Counters drawn since the last break.
+  Sym counters() const { return counters_; }
+  bool used_grad_mode() const { return used_grad_mode_; }
+  bool is_used(uint32_t input) const { return used_[input]; }
+
+  // The value of a fake tensor now; emits the views that lead to it. Note [Functional values]
+  ValueId value_of(const Tensor& fake);
+  // The same in the layout that eager gives it, for what leaves the graph.
+  ValueId output_of(const Tensor& fake);
+  // Closes what no break closes: the values that fakes hold now.
+  std::vector<ValueId> live_values();
+  // A fake that still lives although nobody inside holds it, or null.
+  const TensorImpl* find_escaped() const;
+  Intrusive<TraceLife> life() const { return life_; }
+
+  // ---- TraceHook
+  void record(const Call& call, std::span<Tensor> outputs) override;
+  void mutate(const Call& call, const Tensor& self) override;
+  Scalar read(const Tensor& x, SourceLocation where) override;
+  const Tensor& stand_in(const Tensor& x) override;
+  Tensor constant(const Tensor& data, SourceLocation where) override;
+  RandomStream draw(Sym counters) override;
+  // ---- ScalarEnvironment
+  Scalar binary(ScalarOp op, const Scalar& a, const Scalar& b) override;
+  bool compare(SymCompare op, const Scalar& a, const Scalar& b) override;
+  double read_double(const Scalar& a) override;
+  int64_t read_int(const Scalar& a) override;
+  // ---- CellEnvironment
+  Scalar read(const Intrusive<CellImpl>& cell) override;
+  void write(const Intrusive<CellImpl>& cell, const Scalar& value) override;
+
+ private:
+  uint32_t add_input(InputSource source, const Tensor& real, const Layout<Sym>& layout, std::string name);
+  const Tensor& lift(const Tensor& real, InputSource source, std::string name);
+  void lift_gradient(uint32_t input);
+  uint32_t line_of(const Tensor& real, uint32_t input);
+  bool wants_line(const Tensor& real) const;
+
+  bool is_whole_storage(uint32_t input) const;
+  bool overlaps_another(uint32_t input) const;
+
+  void settle(const Call& call, Attrs& attrs);
+  Scalar settle(const Scalar& number);
+  void settle(OutputSpec& spec);
+  void settle_value(ValueId id);
+  Scalar lifted(const Scalar& number);
+  void record_view(const Call& call, const Attrs& attrs, Tensor& output);
+  void record_data_dependent(const Call& call, const Attrs& attrs, std::span<Tensor> outputs);
+  Node make_node(const Call& call, const Attrs& attrs);
+  Tensor fake_of(const OutputSpec& spec, ValueId value);
+  // A temporary tensor that reads as this value.
+  Tensor wrap(ValueId value);
+
+  // functionalize.cpp
+  ValueId apply_view(const Op& op, const Attrs& attrs, ValueId value, const FakeStorage& storage,
+                     SourceLocation where);
+  Tensor undo_view(const FakeView& view, ValueId before, const Tensor& value, const FakeStorage& storage,
+                   SourceLocation where);
+  ValueId in_layout(ValueId value, const OutputSpec& spec, SourceLocation where);
+  void write_through(FakeSlot& slot, Tensor value, SourceLocation where);
+
+  ScalarId scalar_id(const Scalar& number);
+  Scalar traced(Scalar::Category category, const ScalarExpr& expr);
+  uint32_t add_number_source(NumberSource source, double hint);
+  uint64_t decide(Break stop);
+  uint64_t decide(size_t index, std::vector<Tensor>& results);
+  Place here() const;
+
+  TraceOptions options_;
+  Intrusive<TraceLife> life_;
+  Graph graph_;
+  ShapeEnv shapes_;
+  std::deque<PathInput> inputs_;
+  std::vector<bool> used_;
+  std::unordered_map<const TensorImpl*, uint32_t> input_of_tensor_;
+  std::unordered_map<ValueId, uint32_t> input_of_value_;
+  std::unordered_map<const Storage*, std::vector<uint32_t>> inputs_of_storage_;
+  std::unordered_map<const Storage*, uint32_t> lines_;
+  std::vector<NumberSource> numbers_;
+  std::vector<double> number_hints_;
+  std::unordered_map<const CellImpl*, Scalar> cells_;  // as they are now
+  std::vector<CellWrite> cell_writes_;
+  std::vector<Break> breaks_;
+  std::vector<double> plain_numbers_;
+  Sym counters_ = Sym::from_int(0);
+  std::optional<RandomStream> stream_;  // of this segment
+  Place place_;
+  bool used_grad_mode_ = false;
+};
+
+// Installs a tracer as this thread's trace; leaving the scope, also by an exception, takes it away.
+class TraceScope {
+ public:
+  explicit TraceScope(Tracer& tracer);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ protected:
+  TraceScope();  // none: real code runs
+
+ private:
+  TraceHook* trace_;
+  SymEnvironment* sym_;
+  ScalarEnvironment* scalar_;
+  CellEnvironment* cell_;
+};
+// Real code inside a trace: kernels of a finished segment.
+class TracePause : public TraceScope {
+ public:
+  TracePause() = default;
+};
+
+}  // namespace weft::compiler
