@@ -8,6 +8,7 @@
 #include "autograd/grad.h"
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
+#include "compiler/runtime/compile.h"
 #include "nn/activation.h"
 #include "nn/clip_grad.h"
 #include "nn/container.h"

@@ -1,0 +1,63 @@
+// The registry of backends by name.
+#include "compiler/runtime/backend.h"
+
+#include <map>
+#include <mutex>
+
+namespace weft {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, BackendFunction> functions;
+};
+
+BackendFunction not_yet(const char* name) {
+  return [name](const compiler::Graph&, std::span<const Tensor>) -> GraphRunner {
+    WEFT_ASSERT(false, "the backend ", name, " has no runner");
+  };
+}
+
+// Never destroyed: compiled functions of static life look names up too.
+Registry& registry() {
+  static auto* const all = [] {
+    auto* r = new Registry;
+    // "weft" names the default, which is the best there is.
+    for (const char* name : {"eager", "aot_eager", "weft"}) r->functions.emplace(name, not_yet(name));
+    return r;
+  }();
+  return *all;
+}
+
+std::vector<std::string> names_in(const Registry& r) {
+  std::vector<std::string> names;
+  for (const auto& [name, function] : r.functions) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+void register_backend(const std::string& name, BackendFunction function) {
+  WEFT_CHECK(!name.empty() && function, "register_backend: a name and a function are needed");
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  r.functions[name] = std::move(function);
+}
+
+std::vector<std::string> backend_names() {
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return names_in(r);
+}
+
+BackendFunction Backend::function() const {
+  if (function_) return function_;
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  if (const auto found = r.functions.find(name_); found != r.functions.end()) return found->second;
+  std::string known;
+  for (const std::string& name : names_in(r)) known += (known.empty() ? "" : ", ") + name;
+  detail::throw_error("compile: there is no backend \"" + name_ + "\"; there are " + known);
+}
+
+}  // namespace weft
