@@ -1,9 +1,9 @@
 // compile(fn): traces a function at its first call and runs the compiled program at later ones.
-// Needs flatten and compiled_function; part of weft.h, so what can stand in a .cpp does.
+// Needs typed_callee and compiled_function; part of weft.h, so what can stand in a .cpp does.
 #pragma once
 
 #include "compiler/runtime/compiled_function.h"
-#include "compiler/trace/flatten.h"
+#include "compiler/trace/typed_callee.h"
 
 namespace weft {
 
