@@ -25,6 +25,8 @@ struct Interval {
   int64_t min = INT64_MIN, max = INT64_MAX;  // saturating
 };
 
+class SymStore;  // sym_expr.h
+
 // Expressions are immutable and equal expressions have equal ids, so that a Sym can be compared by its bits. Sums and
 // products are kept in a normal form (a sorted polynomial over atoms; an atom is a symbol or a quotient, remainder,
 // minimum or maximum of two expressions). Not thread-safe while expressions are added; evaluation is.
@@ -48,18 +50,29 @@ class SymTable {
   // An answer that holds for every value within the ranges; nothing where none follows.
   std::optional<bool> decide(SymCompare op, Sym a, Sym b) const;
   Interval range(Sym a) const;
+  // A relation that holds in every call, because a guard asks for it: decisions and simplifications use it from now on.
+  // An equation replaces a symbol that stands alone in it (or a quotient or remainder) by the others.
+  void assume(SymCompare op, Sym a, Sym b);
+  // What stands for the expression now, by what was assumed since it was made: an integer where one value is left.
+  Sym current(Sym a) const;
   // The symbols that occur in it, in ascending order.
   std::vector<uint32_t> symbols_of(Sym a) const;
 
   // Its value for these values of the symbols (by number). Error naming the expression on overflow or division by zero.
   int64_t evaluate(Sym a, std::span<const int64_t> values) const;
+  // Likewise, with nothing for the error: where guards ask.
+  std::optional<int64_t> try_evaluate(Sym a, std::span<const int64_t> values) const;
   int64_t hint(Sym a) const;
-  // "s0*4 + 1"; integers as they are.
+  // "s0*4 + 1"; integers as they are. The same text in every table in which the symbols have these names and numbers, but
+  // for expressions of hundreds of parts, of which it leaves out some.
   std::string to_string(Sym a) const;
+  // Of its structure: equal in every table for the same operations on symbols of the same numbers.
+  uint64_t hash(Sym a) const;
+  // How deep quotients, remainders and the like nest in it.
+  uint32_t depth(Sym a) const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<SymStore> store_;
 };
 
 bool holds(SymCompare op, int64_t a, int64_t b);
