@@ -65,11 +65,14 @@ class ShapeEnv final : public SymEnvironment {
   // anything asks about them, so that what a program never looks at is never guarded.
   Sym add(SymbolSource source, int64_t value, const DimPolicy& policy);
   // Sizes and strides of tensor leaf `leaf`. A stride that equals a size times the stride next below it in memory follows
-  // from the sizes and takes no symbol; another one is fixed, or a symbol where `dynamic_strides` says so (bit d).
+  // from the sizes and takes no symbol; another one is fixed, or a symbol where `dynamic_strides` says so (bit d). The stride
+  // of a dimension of size 1 carries no information: it becomes what contiguity would make it and is never guarded.
+  // Dimensions without a policy are static.
   Layout<Sym> add_layout(uint32_t leaf, std::span<const int64_t> sizes, std::span<const int64_t> strides,
                          std::span<const DimPolicy> policies, uint64_t dynamic_strides = 0);
 
-  // Turns placeholders into integers, with a FixedValue for each. Expressions of real symbols stay.
+  // Turns placeholders into integers, with a FixedValue for each, or for a stride that follows from symbols into their
+  // product, with a guard. Expressions of real symbols stay, but for what guards have made of them since.
   Sym settle(Sym a);
   void settle(Layout<Sym>& layout);
   bool is_placeholder(Sym a) const;
@@ -90,13 +93,35 @@ class ShapeEnv final : public SymEnvironment {
   const std::vector<FixedValue>& fixed() const { return fixed_; }
   // By number of the symbol in the table.
   const std::vector<SymbolSource>& sources() const { return sources_; }
+  // The symbols whose values a call must bring: those of expressions, and strides that a guard compares with one.
+  std::vector<uint32_t> live_symbols() const;
   SymTable& table() { return table_; }
+  const SymTable& table() const { return table_; }
+  // What the policy of a symbol promised, before any guard; everything for a placeholder.
+  Interval promised(uint32_t symbol) const { return entries_[symbol].promised; }
+  // The symbol itself, which a later equation may have replaced.
+  Sym symbol(uint32_t number) const { return entries_[number].self; }
 
  private:
   struct Entry {  // by number of the symbol in the table
     bool is_placeholder = false, is_settled = false;
-    int64_t value = 0;
+    Sym self;
+    Interval promised;
+    Sym value = {};                      // of a placeholder: an integer, or the product that a stride is
+    Sym irrelevance = Sym::from_int(1);  // 0 where a stride does not matter: its size is 1, or some size 0
+    bool needs_values() const {
+      return !is_placeholder || (is_settled && (value.is_symbolic() || irrelevance.is_symbolic()));
+    }
   };
+  struct Answer {
+    Sym a, b;
+    SymCompare op = SymCompare::Eq;
+    bool is_set = false, holds = false;
+  };
+  Sym add_symbol(SymbolSource source, Symbol symbol);
+  Sym add_placeholder(SymbolSource source, int64_t hint, Sym value, Sym irrelevance = Sym::from_int(1));
+  Sym stand_in(Sym a) const;
+  Sym settle_placeholder(uint32_t symbol);
   void add_guard(SymCompare op, Sym a, Sym b);
 
   SymTable& table_;
@@ -104,6 +129,8 @@ class ShapeEnv final : public SymEnvironment {
   std::vector<SymbolSource> sources_;
   std::vector<SymGuard> guards_;
   std::vector<FixedValue> fixed_;
+  std::vector<Answer> answers_ = std::vector<Answer>(512);  // of compare(), direct-mapped; they stay true
+  uint32_t num_symbols_ = 0;                                // that are no placeholders: s0, s1, …
   Place place_;
 };
 

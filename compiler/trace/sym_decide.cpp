@@ -11,18 +11,6 @@ using namespace interval;
 
 namespace {
 
-constexpr SymCompare mirrored(SymCompare op) {
-  switch (op) {
-    case SymCompare::Lt: return SymCompare::Gt;
-    case SymCompare::Le: return SymCompare::Ge;
-    case SymCompare::Gt: return SymCompare::Lt;
-    case SymCompare::Ge: return SymCompare::Le;
-    case SymCompare::Eq:
-    case SymCompare::Ne: break;
-  }
-  return op;
-}
-
 // What a value in the range says about `value op 0`.
 std::optional<bool> decide_by_sign(SymCompare op, const Interval& range) {
   const bool is_positive = range.min > 0, is_negative = range.max < 0;

@@ -1,5 +1,5 @@
 // SymStore: the arenas behind SymTable, and arithmetic on the polynomials that expressions are.
-// Needs sym_table. Private to sym_*.cpp.
+// Needs sym_table. For sym_*.cpp, and what compiles expressions.
 #pragma once
 
 #include <unordered_map>

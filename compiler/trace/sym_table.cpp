@@ -8,6 +8,30 @@ namespace weft::compiler {
 
 bool holds(SymCompare op, int64_t a, int64_t b) { return statically_known(op, a, b); }
 
+SymCompare negated(SymCompare op) {
+  switch (op) {
+    case SymCompare::Eq: return SymCompare::Ne;
+    case SymCompare::Ne: return SymCompare::Eq;
+    case SymCompare::Lt: return SymCompare::Ge;
+    case SymCompare::Le: return SymCompare::Gt;
+    case SymCompare::Gt: return SymCompare::Le;
+    case SymCompare::Ge: return SymCompare::Lt;
+  }
+  return op;
+}
+
+SymCompare mirrored(SymCompare op) {
+  switch (op) {
+    case SymCompare::Lt: return SymCompare::Gt;
+    case SymCompare::Le: return SymCompare::Ge;
+    case SymCompare::Gt: return SymCompare::Lt;
+    case SymCompare::Ge: return SymCompare::Le;
+    case SymCompare::Eq:
+    case SymCompare::Ne: break;
+  }
+  return op;
+}
+
 const char* name_of(SymCompare op) {
   switch (op) {
     case SymCompare::Eq: return "==";

@@ -70,12 +70,16 @@ class SymTable {
   uint64_t hash(Sym a) const;
   // How deep quotients, remainders and the like nest in it.
   uint32_t depth(Sym a) const;
+  // How expressions are made up, for what compiles them.
+  const SymStore& store() const { return *store_; }
 
  private:
   std::unique_ptr<SymStore> store_;
 };
 
 bool holds(SymCompare op, int64_t a, int64_t b);
+SymCompare negated(SymCompare op);   // !(a op b)
+SymCompare mirrored(SymCompare op);  // b op a
 const char* name_of(SymCompare op);
 
 }  // namespace weft::compiler
