@@ -87,7 +87,19 @@ void verify(const Graph& graph);
 uint64_t hash_of(const Graph& graph);
 bool is_same(const Graph& a, const Graph& b);
 
-// For each value, the nodes that read it, in order; and whether it is an output.
+// The values that a node needs: its operands, and those whose item() stands in its numbers; each once, operands first.
+std::vector<ValueId> values_read_by(const Graph& graph, const Node& node);
+
+// For each value, the nodes that need it, in order; and kNoNode after them if it is an output.
 std::vector<std::vector<NodeId>> users_of(const Graph& graph);
+
+// Calls f(scalar) for each number among a node's operands and attributes.
+template <class F>
+void for_each_number(const Node& node, const F& f) {
+  for (const Argument& argument : node.operands)
+    if (argument.kind == Argument::Kind::Number) f(argument.number);
+  for (const Attr& attr : node.attrs)
+    if (attr.is<Scalar>()) f(attr.as<Scalar>());
+}
 
 }  // namespace weft::compiler
