@@ -49,15 +49,20 @@ Layout<S> contiguous_layout(SmallVector<S, kInlineRank> sizes) {
   return {std::move(sizes), std::move(strides), detail::size_of_int<S>(0)};
 }
 
-// True if the elements lie in row-major order without gaps. Strides of size-1 dimensions carry no information.
+// True if the elements lie in row-major order without gaps. Strides of size-1 dimensions carry no information. Strides are
+// asked before sizes: where all match, nothing need be known of a symbolic size.
 template <class S>
 bool is_contiguous(const Layout<S>& layout) {
   S expected = detail::size_of_int<S>(1);
   for (size_t d = layout.sizes.size(); d-- > 0;) {
-    if (layout.sizes[d] == 0) return true;
+    if (layout.strides[d] == expected) {
+      if (d > 0) expected = expected * layout.sizes[d];
+      continue;
+    }
     if (layout.sizes[d] == 1) continue;
-    if (layout.strides[d] != expected) return false;
-    expected = expected * layout.sizes[d];
+    for (const S& size : layout.sizes)
+      if (size == 0) return true;
+    return false;
   }
   return true;
 }

@@ -23,6 +23,8 @@ class Storage : public RefCounted<Storage> {
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  // Memory of somebody else: another storage may wrap the same.
+  bool is_wrapped() const { return deleter_ != nullptr; }
 
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   // Who wrote last in place; null if nobody has.

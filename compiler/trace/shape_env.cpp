@@ -18,6 +18,7 @@ std::string describe(const SymbolSource& source) {
     case SymbolSource::Kind::Size: return detail::concat("arg", source.leaf, ".size(", source.dim, ")");
     case SymbolSource::Kind::Stride: return detail::concat("arg", source.leaf, ".stride(", source.dim, ")");
     case SymbolSource::Kind::Number: return detail::concat("number", source.leaf);
+    case SymbolSource::Kind::Product: return "numel";
     case SymbolSource::Kind::Result: return detail::concat("result", source.leaf, ".size(", source.dim, ")");
   }
   return "?";
@@ -72,6 +73,24 @@ Sym ShapeEnv::add(SymbolSource source, int64_t value, const DimPolicy& policy) {
   if (range.min == range.max) return add_placeholder(source, value, Sym::from_int(value));
   const Sym self = add_symbol(source, {"s" + std::to_string(num_symbols_++), value, range.min, range.max});
   entries_.back().promised = range;
+  return self;
+}
+
+Sym ShapeEnv::add_product(std::span<const Sym> sizes) {
+  int64_t hint = 1;
+  bool is_pending = false;
+  for (const Sym size : sizes) {
+    is_pending = is_pending || is_placeholder(size);
+    if (__builtin_mul_overflow(hint, this->hint(size), &hint)) hint = INT64_MAX / 2;
+  }
+  if (!is_pending) {
+    Sym result = Sym::from_int(1);
+    for (const Sym size : sizes) result = binary(SymOp::Mul, result, size);
+    return result;
+  }
+  const Sym self = add_placeholder({SymbolSource::Kind::Product, 0, 0}, hint, Sym::from_int(hint));
+  entries_.back().factors.assign(sizes.begin(), sizes.end());
+  entries_.back().is_product = true;
   return self;
 }
 
@@ -161,6 +180,15 @@ Sym ShapeEnv::settle(Sym a) {
 }
 
 Sym ShapeEnv::settle_placeholder(uint32_t symbol) {
+  if (!entries_[symbol].factors.empty()) {
+    const std::vector<Sym> factors = std::move(entries_[symbol].factors);
+    entries_[symbol].factors.clear();
+    entries_[symbol].is_settled = true;
+    Sym product = Sym::from_int(1);
+    for (const Sym factor : factors) product = table_.binary(SymOp::Mul, product, settle(factor));
+    entries_[symbol].value = product;
+    return product;
+  }
   Entry& entry = entries_[symbol];
   const Sym value = table_.current(entry.value);
   if (entry.is_settled) return value;

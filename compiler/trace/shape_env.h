@@ -17,9 +17,10 @@ namespace weft::compiler {
 // Where a call finds the value of a symbol.
 struct SymbolSource {
   enum class Kind : uint8_t {
-    Size,    // of tensor leaf `leaf`, dimension `dim`
-    Stride,  // likewise
-    Number,  // number leaf `leaf` of the arguments, an integer
+    Size,     // of tensor leaf `leaf`, dimension `dim`
+    Stride,   // likewise
+    Number,   // number leaf `leaf` of the arguments, an integer
+    Product,  // a product of sizes, which no call brings
     Result,  // size `dim` of a data-dependent result, known after a segment has run: `leaf` is its ordinal in the path
   };
   Kind kind = Kind::Size;
@@ -71,6 +72,9 @@ class ShapeEnv final : public SymEnvironment {
   Layout<Sym> add_layout(uint32_t leaf, std::span<const int64_t> sizes, std::span<const int64_t> strides,
                          std::span<const DimPolicy> policies, uint64_t dynamic_strides = 0);
 
+  // The product of sizes; itself a placeholder while one of them is, whose settling settles them.
+  Sym add_product(std::span<const Sym> sizes);
+
   // Turns placeholders into integers, with a FixedValue for each, or for a stride that follows from symbols into their
   // product, with a guard. Expressions of real symbols stay, but for what guards have made of them since.
   Sym settle(Sym a);
@@ -104,13 +108,15 @@ class ShapeEnv final : public SymEnvironment {
 
  private:
   struct Entry {  // by number of the symbol in the table
-    bool is_placeholder = false, is_settled = false;
+    bool is_placeholder = false, is_settled = false, is_product = false;
     Sym self;
     Interval promised;
     Sym value = {};                      // of a placeholder: an integer, or the product that a stride is
+    std::vector<Sym> factors = {};       // of a product of placeholders
     Sym irrelevance = Sym::from_int(1);  // 0 where a stride does not matter: its size is 1, or some size 0
     bool needs_values() const {
-      return !is_placeholder || (is_settled && (value.is_symbolic() || irrelevance.is_symbolic()));
+      return !is_product &&
+             (!is_placeholder || (is_settled && (value.is_symbolic() || irrelevance.is_symbolic())));
     }
   };
   struct Answer {

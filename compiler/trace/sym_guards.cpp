@@ -9,7 +9,8 @@
 
 namespace weft::compiler {
 
-SymGuardProgram::SymGuardProgram(const ShapeEnv& env, std::shared_ptr<const Expressions> tables)
+SymGuardProgram::SymGuardProgram(const ShapeEnv& env, std::shared_ptr<const Expressions> tables,
+                                 uint32_t first, uint32_t end)
     : tables_(std::move(tables)) {
   WEFT_ASSERT(&tables_->syms == &env.table(), "another table");
   for (uint32_t symbol : env.live_symbols())
@@ -22,6 +23,12 @@ SymGuardProgram::SymGuardProgram(const ShapeEnv& env, std::shared_ptr<const Expr
       if (env.sources()[symbol] == fixed.source)
         facts_.push_back({SymCompare::Eq, env.symbol(symbol), Sym::from_int(fixed.value), fixed.place, {}});
   }
+  std::erase_if(facts_, [&](const Fact& fact) {
+    uint32_t last = 0;
+    for (Sym side : {fact.a, fact.b})
+      for (const uint32_t symbol : tables_->syms.symbols_of(side)) last = std::max(last, symbol);
+    return last < first || last >= end;
+  });
   for (const Fact& fact : facts_) {
     for (Sym side : {fact.a, fact.b}) {
       const auto read = tables_->syms.symbols_of(side);

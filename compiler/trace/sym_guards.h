@@ -11,7 +11,10 @@ class SymGuardProgram {
  public:
   SymGuardProgram() = default;
   // `tables` holds the table of `env`.
-  SymGuardProgram(const ShapeEnv& env, std::shared_ptr<const Expressions> tables);
+  // Only the facts whose last symbol lies in [first, end): results of data-dependent ops have symbols that come later than
+  // those of the arguments.
+  SymGuardProgram(const ShapeEnv& env, std::shared_ptr<const Expressions> tables, uint32_t first = 0,
+                  uint32_t end = ~uint32_t{0});
 
   // Values by number of the symbol; only those of symbols() are read. 1-2 ns for a bound, a comparison of two symbols, a
   // divisor or a product of sizes; a walk over the expression for others. No allocation. An expression without a value

@@ -1,0 +1,142 @@
+// GuardFacts: taking in what a trace found out, and saying it in words.
+#include "compiler/trace/guard_facts.h"
+
+#include <bit>
+
+#include "compiler/trace/alias_guard.h"
+#include "tensor/grad_flag.h"
+#include "tensor/op.h"
+
+namespace weft::compiler {
+namespace {
+
+std::string by(const Place& place) {
+  const std::string where = to_string(place.where);
+  std::string text;
+  if (place.op != nullptr) text += " by " + place.op->name();
+  if (!where.empty()) text += " at " + where;
+  return text;
+}
+
+int64_t bits_of(const Scalar& value) {
+  return value.is_floating() ? std::bit_cast<int64_t>(value.to_double()) : value.to_int();
+}
+
+std::string source_text(const GuardFacts& facts, const SymbolSource& source) {
+  switch (source.kind) {
+    case SymbolSource::Kind::Size:
+      return detail::concat(facts.tensors[source.leaf].name, ".size(", source.dim, ")");
+    case SymbolSource::Kind::Stride:
+      return detail::concat(facts.tensors[source.leaf].name, ".stride(", source.dim, ")");
+    case SymbolSource::Kind::Number: return facts.numbers[source.leaf].name;
+    case SymbolSource::Kind::Product: return "numel";
+    case SymbolSource::Kind::Result: return detail::concat("size ", source.dim, " of result ", source.leaf);
+  }
+  return "?";
+}
+
+}  // namespace
+
+uint64_t current_global_word() {
+  return (grad_mode_enabled() ? kGradModeBits : 0) | static_cast<uint64_t>(default_dtype()) << 8;
+}
+
+std::string text_of_number(NumberLeaf::Kind kind, int64_t bits) {
+  if (kind == NumberLeaf::Kind::Bool) return bits != 0 ? "true" : "false";
+  if (kind != NumberLeaf::Kind::Float) return std::to_string(bits);
+  return detail::concat(Scalar(std::bit_cast<double>(bits)));
+}
+
+TensorFacts::TensorFacts(std::string leaf_name, const Tensor& x) : name(std::move(leaf_name)) {
+  is_defined = x.defined();
+  if (!is_defined) return;
+  dtype = x->dtype;
+  device = x->device;
+  rank = static_cast<uint32_t>(x.dim());
+}
+
+GuardFacts::GuardFacts(const ArgumentLeaves& leaves, const Callee& callee)
+    : structure(leaves.structure), global_word(current_global_word()), global_mask(kDefaultDTypeBits) {
+  for (size_t i = 0; i < leaves.tensors.size(); ++i)
+    tensors.emplace_back(callee.tensor_name(i), *leaves.tensors[i]);
+  for (size_t i = 0; i < leaves.numbers.size(); ++i) {
+    const NumberLeaf& leaf = leaves.numbers[i];
+    NumberFacts& facts = numbers.emplace_back(callee.number_name(i), leaf.kind);
+    if (leaf.kind != NumberLeaf::Kind::Scalar && leaf.kind != NumberLeaf::Kind::Size)
+      facts.fixed = {true, bits_of(leaf.value), {}};
+  }
+}
+
+void GuardFacts::add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expressions> expressions) {
+  const auto fix = [](FixedFact& fact, const FixedValue& fixed) {
+    if (!fact.is_fixed) fact = {true, fixed.value, fixed.place};
+  };
+  for (const FixedValue& fixed : shapes.fixed()) {
+    const SymbolSource& source = fixed.source;
+    switch (source.kind) {
+      case SymbolSource::Kind::Size:
+      case SymbolSource::Kind::Stride: {
+        TensorFacts& tensor = tensors[source.leaf];
+        auto& dims = source.kind == SymbolSource::Kind::Size ? tensor.sizes : tensor.strides;
+        dims.resize(tensor.rank);
+        fix(dims[source.dim], fixed);
+        break;
+      }
+      case SymbolSource::Kind::Number: fix(numbers[source.leaf].fixed, fixed); break;
+      case SymbolSource::Kind::Product:
+      case SymbolSource::Kind::Result: break;  // known after a segment has run
+    }
+  }
+  num_symbols = shapes.sources().size();
+  for (uint32_t symbol : shapes.live_symbols())
+    if (shapes.sources()[symbol].kind < SymbolSource::Kind::Product)
+      reads.push_back({shapes.sources()[symbol], symbol});
+  tables = std::move(expressions);
+  // What is asked of data-dependent results is checked when they are there.
+  uint32_t num_known = 0;
+  while (num_known < num_symbols && shapes.sources()[num_known].kind != SymbolSource::Kind::Result)
+    ++num_known;
+  symbols = SymGuardProgram(shapes, tables, 0, num_known);
+}
+
+void GuardFacts::add_overlaps(const ArgumentLeaves& leaves) { overlaps = find_overlaps(*this, leaves); }
+
+std::vector<std::string> GuardFacts::describe() const {
+  std::vector<std::string> lines;
+  const auto say = [&](const auto&... parts) { lines.push_back(detail::concat(parts...)); };
+  for (const TensorFacts& x : tensors) {
+    if (!x.is_defined) {
+      say(x.name, " undefined");
+      continue;
+    }
+    say(x.name, ": ", x.dtype, " on ", x.device, " of ", x.rank, x.rank == 1 ? " dimension" : " dimensions",
+        x.is_used ? "" : ", not used");
+    if (x.requires_grad.has_value()) say(x.name, *x.requires_grad ? " requires grad" : " requires no grad");
+    if (x.is_aligned) say("data of ", x.name, " at a multiple of 16 bytes");
+    for (size_t d = 0; d < x.sizes.size(); ++d)
+      if (x.sizes[d].is_fixed)
+        say("dim ", d, " of ", x.name, " fixed at ", x.sizes[d].value, by(x.sizes[d].place));
+    for (size_t d = 0; d < x.strides.size(); ++d)
+      if (x.strides[d].is_fixed)
+        say("stride ", d, " of ", x.name, " fixed at ", x.strides[d].value, by(x.strides[d].place));
+    if (x.offset.is_fixed) say("offset of ", x.name, " fixed at ", x.offset.value);
+    if (x.storage_bytes.is_fixed) say("storage of ", x.name, " fixed at ", x.storage_bytes.value, " bytes");
+  }
+  for (const NumberFacts& x : numbers)
+    if (x.fixed.is_fixed) say(x.name, " fixed at ", text_of_number(x.kind, x.fixed.value), by(x.fixed.place));
+  for (const SymbolRead& read : reads)
+    say(tables->syms.symbols()[read.symbol].name, " is ", source_text(*this, read.source));
+  for (size_t i = 0; i < symbols.size(); ++i) lines.push_back(symbols.to_string(i));
+  const auto name = [&](uint32_t index) {
+    return index < tensors.size() ? tensors[index].name : captured[index - tensors.size()].name;
+  };
+  for (const Overlap& each : overlaps)
+    say(name(each.a), " and ", name(each.b), " share memory, ", each.distance, " bytes apart");
+  if ((global_mask & kGradModeBits) != 0)
+    say("grad mode ", (global_word & kGradModeBits) != 0 ? "on" : "off");
+  if ((global_mask & kDefaultDTypeBits) != 0)
+    say("default dtype ", static_cast<DType>((global_word & kDefaultDTypeBits) >> 8));
+  return lines;
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,97 @@
+// GuardFacts: what one trace relied on of the arguments and of global state, as data.
+// Needs callee, shape_env and sym_guards. The tracer's findings go in; guards.h checks them, explain() prints them.
+#pragma once
+
+#include "compiler/trace/callee.h"
+#include "compiler/trace/sym_guards.h"
+
+namespace weft::compiler {
+
+// A size, stride, offset or number that must stay as it was, and who asked for it.
+struct FixedFact {
+  bool is_fixed = false;
+  int64_t value = 0;
+  Place place = {};
+};
+
+struct TensorFacts {
+  std::string name;  // "x", "batch.0"
+  // C++ code reads these unseen, so they hold for tensors that the graph does not use, too.
+  bool is_defined = false;
+  DType dtype = DType::Float32;
+  Device device = kCPU;
+  uint32_t rank = 0;
+  // Where it matters: gradients were on while the tensor was used.
+  std::optional<bool> requires_grad = {};
+  // The program reads or writes its data; what is below counts only then.
+  bool is_used = false;
+  bool is_written = false;
+  bool is_grad_written = false;  // accumulates into its .grad
+  bool is_aligned = false;       // its data must start at a multiple of 16 bytes
+  // Empty, or one for each dimension.
+  SmallVector<FixedFact, kInlineRank> sizes = {}, strides = {};
+  FixedFact offset = {}, storage_bytes = {};
+
+  TensorFacts() = default;
+  // What can be read unseen of this leaf.
+  TensorFacts(std::string leaf_name, const Tensor& x);
+};
+
+struct NumberFacts {
+  std::string name;
+  NumberLeaf::Kind kind = NumberLeaf::Kind::Scalar;
+  FixedFact fixed = {};  // a floating value by its bits
+};
+
+// A tensor that the function reached without being given it. The entry keeps it alive and checks what it is.
+struct CapturedFacts {
+  std::string name;
+  const TensorImpl* tensor = nullptr;
+  bool is_written = false, is_grad_written = false;
+};
+
+// Two tensors of which one is written to shared memory in the traced call, and must again in the same way; numbers count
+// the leaves first and then the captured tensors.
+struct Overlap {
+  uint32_t a = 0, b = 0;
+  int64_t distance = 0;  // from the first element of a to that of b, in bytes
+  friend bool operator==(const Overlap&, const Overlap&) = default;
+};
+
+struct SymbolRead {
+  SymbolSource source;
+  uint32_t symbol = 0;
+};
+
+// ---- Global state, in one word ----------------------------------------------------------------------------------------
+inline constexpr uint64_t kGradModeBits = 0x1, kDefaultDTypeBits = 0xFF00;
+uint64_t current_global_word();
+// A fixed number in words; of a Float, its bits.
+std::string text_of_number(NumberLeaf::Kind kind, int64_t bits);
+
+struct GuardFacts {
+  std::vector<TensorFacts> tensors;  // by leaf
+  std::vector<NumberFacts> numbers;
+  std::vector<CapturedFacts> captured;
+  std::vector<Overlap> overlaps;
+  uint64_t structure = 0;
+  uint64_t global_word = 0, global_mask = 0;  // the bits that matter
+  std::vector<SymbolRead> reads;
+  std::shared_ptr<const Expressions> tables;  // of the symbols
+  size_t num_symbols = 0;
+  SymGuardProgram symbols;
+
+  // What can be read unseen of the arguments of this call: their types and the plain numbers.
+  GuardFacts() = default;
+  GuardFacts(const ArgumentLeaves& leaves, const Callee& callee);
+
+  // Fixes the sizes, strides and numbers that the trace relied on, and reads the symbols that it needs. After the trace.
+  void add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expressions> expressions);
+  // Notes which tensors shared memory in this call, where one of them is written. After is_used and its like are set.
+  void add_overlaps(const ArgumentLeaves& leaves);
+
+  // "x: float32 [120, s0] cpu", "dim 0 of x fixed at 120 by view at net.cpp:12", …: a line for each thing that is checked.
+  std::vector<std::string> describe() const;
+};
+
+}  // namespace weft::compiler
