@@ -9,6 +9,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
 #include "compiler/runtime/compile.h"
+#include "compiler/runtime/stats.h"
+#include "compiler/trace/marks.h"
 #include "nn/activation.h"
 #include "nn/clip_grad.h"
 #include "nn/container.h"

@@ -89,6 +89,7 @@ class Walk {
     if (!targets.empty()) mark_leading_to_targets();
     for (Root& root : roots) {
       Pending& pending = pending_[index_.at(root.edge.node.get())];
+      if (options_.keeps_parts) keep_part(root.edge, root.gradient);
       add_to(pending, root.edge.slot, std::move(root.gradient), root.edge.node->where);
     }
     for (const Root& root : roots) {
@@ -164,6 +165,11 @@ class Walk {
     }
   }
 
+  void keep_part(const Edge& edge, const Tensor& gradient) {
+    for (Target& target : targets_)
+      if (target.edge.node == edge.node && target.edge.slot == edge.slot) target.parts.push_back(gradient);
+  }
+
   void run_hooks(Node& node, std::span<Tensor> grads) {
     const auto at = [&](uint32_t slot) { return slot < grads.size() && grads[slot].defined(); };
     // By index: a hook may add or remove hooks.
@@ -211,6 +217,7 @@ class Walk {
         Tensor gradient = std::move(results[i]);
         const Meta& meta = edge.node->results[edge.slot];
         if (!meta.fits(gradient)) gradient = fit(std::move(gradient), meta, node);
+        if (options_.keeps_parts && is_target_[next]) keep_part(edge, gradient);
         add_to(pending_[next], edge.slot, std::move(gradient), node.where);
       }
       if (--pending_[next].waits_for == 0) {

@@ -15,12 +15,15 @@ struct Root {
 struct Target {
   Edge edge;
   Tensor gradient;  // filled where one arrived
+  std::vector<Tensor> parts =
+      {};  // instead of it, what arrived one by one, in order; where the walk keeps parts
 };
 
 struct WalkOptions {
   bool retain_graph = false;
   bool create_graph = false;
   bool accumulate = true;  // into leaves: all of them, or with targets only those
+  bool keeps_parts = false;
 };
 
 // With targets only the steps that lead to them run. Reentrant: a step may call backward itself.

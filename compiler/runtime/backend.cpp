@@ -12,18 +12,12 @@ struct Registry {
   std::map<std::string, BackendFunction> functions;
 };
 
-BackendFunction not_yet(const char* name) {
-  return [name](const compiler::Graph&, std::span<const Tensor>) -> GraphRunner {
-    WEFT_ASSERT(false, "the backend ", name, " has no runner");
-  };
-}
-
 // Never destroyed: compiled functions of static life look names up too.
 Registry& registry() {
   static auto* const all = [] {
     auto* r = new Registry;
     // "weft" names the default, which is the best there is.
-    for (const char* name : {"eager", "aot_eager", "weft"}) r->functions.emplace(name, not_yet(name));
+    for (const char* name : {"eager", "aot_eager", "weft"}) r->functions.emplace(name, BackendFunction());
     return r;
   }();
   return *all;

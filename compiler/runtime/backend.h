@@ -16,13 +16,13 @@ struct RunValues;
 }  // namespace compiler
 
 // Runs a graph on the tensors of one call; the values are those of its symbols and numbers.
-using GraphRunner = std::function<std::vector<Tensor>(std::span<const Tensor>, const compiler::RunValues&)>;
+using GraphProgram = std::function<std::vector<Tensor>(std::span<const Tensor>, const compiler::RunValues&)>;
 // Makes it. The examples are the inputs of the first call: fake tensors, with sizes but without data.
-using BackendFunction = std::function<GraphRunner(const compiler::Graph&, std::span<const Tensor> examples)>;
+using BackendFunction = std::function<GraphProgram(const compiler::Graph&, std::span<const Tensor> examples)>;
 
 namespace compiler::detail {
 template <class R>
-GraphRunner adapt_runner(R runner) {
+GraphProgram adapt_runner(R runner) {
   if constexpr (std::is_invocable_v<R&, std::span<const Tensor>, const RunValues&>) return runner;
   else
     return [runner = std::move(runner)](std::span<const Tensor> inputs, const RunValues&) mutable {
@@ -48,8 +48,11 @@ class Backend {
         }) {}
 
   const std::string& name() const { return name_; }
-  // The function, looked up by name where it is none of the user's. Error naming what there is for an unknown name.
+  // The function, looked up by name where it is none of the user's; empty for those of the library, which run graphs by
+  // eager kernels. Error naming what there is for an unknown name.
   BackendFunction function() const;
+  // Whether graphs are decomposed before they reach it.
+  bool decomposes() const { return name_ != "eager"; }
 
  private:
   std::string name_ = "weft";

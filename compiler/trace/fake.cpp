@@ -28,12 +28,14 @@ std::unique_ptr<TraceSlot> FakeSlot::share(TensorImpl& owner) const {
   return slot;
 }
 
-Tensor make_fake(const Intrusive<TraceLife>& life, const OutputSpec& spec, Intrusive<Storage> memory,
-                 Intrusive<FakeStorage> storage, Intrusive<FakeView> chain, ValueId value) {
-  Layout<Sym> layout{spec.sizes, spec.strides ? *spec.strides : contiguous_strides<Sym>(spec.sizes),
-                     spec.offset};
-  // The memory comes last: a tensor with memory asks whether it is contiguous.
-  Tensor fake(make_intrusive<TensorImpl>(Intrusive<Storage>(), std::move(layout), spec.dtype, spec.device));
+Tensor make_fake(const Intrusive<TraceLife>& life, const OutputSpec& spec, Sym numel,
+                 Intrusive<Storage> memory, Intrusive<FakeStorage> storage, Intrusive<FakeView> chain,
+                 ValueId value) {
+  // The layout comes after: a constructor would ask for the number of elements, which settles sizes.
+  Tensor fake(make_intrusive<TensorImpl>(Intrusive<Storage>(), Layout<Sym>(), spec.dtype, spec.device));
+  fake->layout = {spec.sizes, spec.strides ? *spec.strides : contiguous_strides<Sym>(spec.sizes),
+                  spec.offset};
+  fake->numel = numel;
   fake->is_fake = true;
   fake->storage = std::move(memory);
   fake->trace = std::make_unique<FakeSlot>(life, *fake.impl(), std::move(storage), std::move(chain), value);

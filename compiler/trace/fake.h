@@ -60,8 +60,9 @@ class FakeSlot final : public TraceSlot {
   FakeSlot *previous_ = nullptr, *next_ = nullptr;
 };
 
-// A tensor without data. `storage` carries the versions of the memory that it shares.
-Tensor make_fake(const Intrusive<TraceLife>& life, const OutputSpec& spec, Intrusive<Storage> memory,
-                 Intrusive<FakeStorage> storage, Intrusive<FakeView> chain, ValueId value);
+// A tensor without data. `memory` carries the versions of the storage that it shares.
+Tensor make_fake(const Intrusive<TraceLife>& life, const OutputSpec& spec, Sym numel,
+                 Intrusive<Storage> memory, Intrusive<FakeStorage> storage, Intrusive<FakeView> chain,
+                 ValueId value);
 
 }  // namespace weft::compiler

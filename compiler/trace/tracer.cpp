@@ -72,7 +72,8 @@ uint32_t Tracer::add_input(InputSource source, const Tensor& real, const Layout<
     view->from = memory.storage->spec;
     PathInput& input = inputs_[index];
     input.value = apply_view(*view->op, view->attrs, memory.storage->base, *memory.storage, here().where);
-    input.fake = make_fake(life_, spec, inputs_[line].fake->storage, memory.storage, view, input.value);
+    input.fake = make_fake(life_, spec, shapes_.add_product({spec.sizes.data(), spec.sizes.size()}),
+                           inputs_[line].fake->storage, memory.storage, view, input.value);
   } else {
     PathInput& input = inputs_[index];
     input.value = graph_.add_input(spec, name);
@@ -90,24 +91,59 @@ uint32_t Tracer::add_input(InputSource source, const Tensor& real, const Layout<
   input_of_tensor_.emplace(real.impl(), index);
   if (real->storage && source.kind != InputSource::Kind::Constant)
     inputs_of_storage_[real->storage.get()].push_back(index);
-  if (real->needs_grad()) {
-    const TracePause pause;
-    input.fake.requires_grad_();
-  }
-  if (real->needs_grad() || real->tape != nullptr) lift_gradient(index);
+  input.requires_grad = real->needs_grad();
+  if (input.requires_grad) follow_gradient(input);
+  if (real->needs_grad()) lift_gradient(index);
   return index;
 }
 
-// The gradient of a leaf as the function finds it. It becomes an input of the graph only if something reads it.
+namespace {
+
+// Where the gradient of a tensor arrives whose history lies outside of the trace.
+class EntryNode final : public autograd::Node {
+ public:
+  explicit EntryNode(const Tensor& x) { results.push_back(autograd::Meta(x)); }
+  const char* name() const override { return "argument"; }
+  void apply(autograd::Step&) override {}
+};
+
+}  // namespace
+
+// The stand-in requires grad as the real tensor does; one with a history is no leaf, so that in-place ops may write to it.
+void Tracer::follow_gradient(PathInput& input) {
+  bool is_leaf;
+  {
+    const TracePause pause;
+    is_leaf = autograd::is_leaf(input.real);
+  }
+  if (is_leaf) input.fake.requires_grad_();
+  else autograd::set_producer(input.fake, make_intrusive<EntryNode>(input.fake), 0);
+  input.entry = autograd::gradient_edge(input.fake);
+}
+
+// The gradient of a leaf as the function finds it. Its input is there also while there is no gradient, so that a path does not
+// look different after a backward outside; a graph has it only if something reads it.
 void Tracer::lift_gradient(uint32_t input) {
   Tensor gradient;
   {
     const TracePause pause;
+    if (!autograd::is_leaf(inputs_[input].real)) return;
     gradient = inputs_[input].real.grad();
+  }
+  const InputSource source{InputSource::Kind::Grad, input};
+  const std::string name = inputs_[input].name + ".grad";
+  if (!gradient.defined() || input_of_tensor_.contains(gradient.impl())) {
+    inputs_.emplace_back();
+    used_.push_back(false);
+    PathInput& absent = inputs_.back();
+    absent.source = source;
+    absent.name = name;
+    absent.value = graph_.add_input(spec_of(inputs_[input].fake), name);
+    input_of_value_.emplace(absent.value, static_cast<uint32_t>(inputs_.size() - 1));
   }
   if (!gradient.defined()) return;
   inputs_[input].has_grad = true;
-  const Tensor& fake = lift(gradient, {InputSource::Kind::Grad, input}, inputs_[input].name + ".grad");
+  const Tensor& fake = lift(gradient, source, name);
   autograd::GradCell& cell = autograd::grad_cell(inputs_[input].fake);
   cell.grad = fake;
   cell.is_touched = false;
@@ -175,7 +211,8 @@ Tensor Tracer::fake_of(const OutputSpec& spec, ValueId value) {
   storage->spec = spec;
   if (!storage->spec.strides) storage->spec.strides = contiguous_strides<Sym>(spec.sizes);
   const OutputSpec own = storage->spec;
-  return make_fake(life_, own, Storage::wrap(nullptr, 0, spec.device, {}), std::move(storage), {}, value);
+  return make_fake(life_, own, shapes_.add_product({own.sizes.data(), own.sizes.size()}),
+                   Storage::wrap(nullptr, 0, spec.device, {}), std::move(storage), {}, value);
 }
 
 Tensor Tracer::wrap(ValueId value) {
@@ -214,7 +251,7 @@ void Tracer::settle(const Call& call, Attrs& attrs) {
     if (slot.input != kNoInput) used_[slot.input] = true;
     if (!x.numel.is_symbolic()) continue;
     shapes_.settle(x.layout);
-    x.numel = product(SizesView(x.layout.sizes));
+    x.numel = shapes_.settle(x.numel);
     settle(slot.storage->spec);
     settle_value(slot.storage->base);
     settle_value(slot.value);
@@ -340,7 +377,8 @@ void Tracer::record_view(const Call& call, const Attrs& attrs, Tensor& output) {
   }
   const ValueId from = link->before || !call.op.views_storage ? value_of(x) : storage.base;
   const ValueId value = apply_view(call.op, link->attrs, from, storage, call.where);
-  output = make_fake(life_, {layout.sizes, dtype, x->device, layout.strides, layout.offset}, x->storage,
+  output = make_fake(life_, {layout.sizes, dtype, x->device, layout.strides, layout.offset},
+                     shapes_.add_product({layout.sizes.data(), layout.sizes.size()}), x->storage,
                      slot.storage, std::move(link), value);
   output->made_by = &call.op;
   output->made_at = call.where;
@@ -557,6 +595,13 @@ uint64_t Tracer::decide(size_t index, std::vector<Tensor>& results) {
   }
   breaks_[index].outcome = outcome;
   return outcome;
+}
+
+void Tracer::drop_fakes() {
+  for (PathInput& input : inputs_) {
+    input.fake.reset();
+    input.entry = {};
+  }
 }
 
 const TensorImpl* Tracer::find_escaped() const {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "autograd/grad_mode.h"
+#include "autograd/node.h"
 #include "compiler/trace/fake.h"
 #include "compiler/trace/shape_env.h"
 #include "tensor/cell.h"
@@ -32,7 +33,9 @@ struct PathInput {
   ValueId value = kNoValue;  // what it was at entry; a view of its line where it has one
   Tensor real;               // in the traced call
   Tensor fake;               // what stands for it
+  autograd::Edge entry;      // where its gradient arrives, if it requires one
   std::string name;
+  bool requires_grad = false;
   bool has_grad = false;  // its .grad was defined at entry
 };
 
@@ -106,6 +109,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   Graph& graph() { return graph_; }
   const Graph& graph() const { return graph_; }
   ShapeEnv& shapes() { return shapes_; }
+  const ShapeEnv& shapes() const { return shapes_; }
   std::deque<PathInput>& inputs() { return inputs_; }
   const std::deque<PathInput>& inputs() const { return inputs_; }
   // The path input that a graph input is, or kNoInput.
@@ -122,7 +126,11 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   const std::vector<double>& plain_numbers() const { return plain_numbers_; }
   // Counters drawn since the last break.
   Sym counters() const { return counters_; }
+  // Whether gradients were on at some op; and when the function was entered.
   bool used_grad_mode() const { return used_grad_mode_; }
+  bool traced_grad_mode() const { return traced_grad_mode_; }
+  // Whether the tensor lies in a line.
+  bool is_in_line(const Tensor& real) const { return lines_.contains(real->storage.get()); }
   bool is_used(uint32_t input) const { return used_[input]; }
 
   // The value of a fake tensor now; emits the views that lead to it. Note [Functional values]
@@ -131,6 +139,8 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   ValueId output_of(const Tensor& fake);
   // Closes what no break closes: the values that fakes hold now.
   std::vector<ValueId> live_values();
+  // Lets go of the fakes that stand for real tensors, when the function has returned.
+  void drop_fakes();
   // A fake that still lives although nobody inside holds it, or null.
   const TensorImpl* find_escaped() const;
   Intrusive<TraceLife> life() const { return life_; }
@@ -155,6 +165,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   uint32_t add_input(InputSource source, const Tensor& real, const Layout<Sym>& layout, std::string name);
   const Tensor& lift(const Tensor& real, InputSource source, std::string name);
   void lift_gradient(uint32_t input);
+  void follow_gradient(PathInput& input);
   uint32_t line_of(const Tensor& real, uint32_t input);
   bool wants_line(const Tensor& real) const;
 
@@ -207,7 +218,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   Sym counters_ = Sym::from_int(0);
   std::optional<RandomStream> stream_;  // of this segment
   Place place_;
-  bool used_grad_mode_ = false;
+  bool used_grad_mode_ = false, traced_grad_mode_ = grad_mode_enabled();
 };
 
 // Installs a tracer as this thread's trace; leaving the scope, also by an exception, takes it away.

@@ -1,0 +1,52 @@
+// CompiledNode: the one step of the tape that a call of a compiled function is, and the backward program behind it.
+// Needs plan and autograd/node. Note [Backward of a path]
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "autograd/node.h"
+#include "compiler/runtime/trace_tree.h"
+
+namespace weft::compiler {
+
+class Frame;
+
+// What backward of one path needs. Shared by the calls that took the path; thread-safe.
+struct PathBackward {
+  std::string name;
+  SourceLocation where;
+  std::shared_ptr<const Graph> path;  // for gradients of gradients
+  NodeId forward_end = 0;
+  std::vector<ValueId> outputs;       // of the path, by differentiable
+  std::vector<uint32_t> path_inputs;  // by input of `path`: the path input, or kNoInput where it is not kept
+  std::vector<Root> differentiable;   // by tangent
+  std::vector<uint32_t> wanted;       // by gradient: path input
+  std::vector<Slot> saved;            // what the backward graphs read beside the tangents
+  struct Read {
+    bool is_tangent;
+    uint32_t index;  // of a tangent, or among `saved`
+  };
+  struct Program {
+    std::vector<bool> mask;                      // by tangent: it is there
+    std::vector<Read> reads;                     // by input of `graph`
+    Graph graph;                                 // gives the gradients that exist
+    std::vector<bool> has_gradient;              // by wanted
+    std::string error;                           // what backward raises, if not empty
+    std::shared_ptr<const Plan> plan = nullptr;  // of `graph`, made at the first backward
+  };
+  std::vector<Program> programs;
+  const Backend* backend = nullptr;
+  std::shared_ptr<const void> owner;  // keeps what `backend` lies in
+
+  std::mutex mutex;  // of the programs' plans
+};
+
+// The step of the tape for a call, with what it saves; the outputs of the path have it as their history. To be called before
+// anything is overwritten.
+Intrusive<autograd::Node> connect(Frame& frame, const SegmentNode& node);
+// The same for the results that are views of inputs, when they have been made.
+void connect_views(const SegmentNode& node, const Intrusive<autograd::Node>& step,
+                   std::span<const Tensor> results);
+
+}  // namespace weft::compiler

@@ -1,0 +1,280 @@
+// Running segments and carrying out effects.
+#include "compiler/runtime/frame.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "autograd/grad_mode.h"
+#include "autograd/tape.h"
+#include "compiler/runtime/compiled_node.h"
+#include "tensor/random/generator.h"
+
+namespace weft::compiler {
+namespace {
+
+// The whole storage of a tensor as one line.
+Tensor line_of(const Tensor& x) {
+  const int64_t length = static_cast<int64_t>(x->storage->bytes() / size_of(x->dtype));
+  return make_view(x, contiguous_layout<Sym>({Sym::from_int(length)}), x->dtype);
+}
+
+// Attributes with the values of this call.
+Attrs evaluated(const SegmentNode& node, const Frame& frame, const Attrs& attrs) {
+  Attrs result = attrs;
+  const SymTable& table = node.expressions->syms;
+  const std::span<const int64_t> symbols = frame.values().symbols;
+  for (Attr& attr : result) {
+    if (attr.is<Sym>() && attr.as<Sym>().is_symbolic()) {
+      attr = Attr(Sym::from_int(table.evaluate(attr.as<Sym>(), symbols)));
+    } else if (attr.is<SymList>()) {
+      SymList sizes = attr.as<SymList>();
+      for (Sym& size : sizes)
+        if (size.is_symbolic()) size = Sym::from_int(table.evaluate(size, symbols));
+      attr = Attr(std::move(sizes));
+    } else if (attr.is<Scalar>()) {
+      attr = Attr(frame.evaluate(node, attr.as<Scalar>()));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+const Tensor* Frame::keep(Tensor tensor) const {
+  if (used_ < kFirst) {
+    first_[used_] = std::move(tensor);
+    return &first_[used_++];
+  }
+  blocks_.push_back(std::make_unique<Tensor[]>(1));
+  blocks_.back()[0] = std::move(tensor);
+  return &blocks_.back()[0];
+}
+
+const Tensor& Frame::fetch(uint32_t index) const {
+  for (const SegmentNode* node : nodes_) {
+    if (index < node->first_input || index >= node->first_input + node->inputs.size()) continue;
+    const InputSource source = node->inputs[index - node->first_input].source;
+    const Tensor& owner = input(source.index);
+    inputs_[index] = keep(source.kind == InputSource::Kind::Grad ? owner.grad() : line_of(owner));
+    return *inputs_[index];
+  }
+  WEFT_ASSERT(false, "a path input that no segment brings");
+  return *inputs_[index];
+}
+
+void Frame::bring(const SegmentNode& node) {
+  nodes_.push_back(&node);
+  inputs_.reserve(node.first_input + node.inputs.size());
+  for (const SegmentNode::Input& input : node.inputs) {
+    switch (input.source.kind) {
+      case InputSource::Kind::Argument: inputs_.push_back(leaves_.tensors[input.source.index]); break;
+      case InputSource::Kind::Captured:
+      case InputSource::Kind::Constant: inputs_.push_back(&input.held); break;
+      case InputSource::Kind::Grad:
+      case InputSource::Kind::Line:
+      case InputSource::Kind::Tangent: inputs_.push_back(nullptr); break;
+      case InputSource::Kind::Result: {
+        size_t at = 0;
+        for (const SegmentNode::Input& other : node.inputs) {
+          if (&other == &input) break;
+          at += other.source.kind == InputSource::Kind::Result;
+        }
+        inputs_.push_back(keep(results_[at]));
+        break;
+      }
+    }
+  }
+  if (node.num_symbols > symbols_.size()) symbols_.resize(node.num_symbols);
+  for (const SegmentNode::ResultSize& size : node.result_sizes)
+    symbols_[size.symbol] = int_sizes(*inputs_[size.input])[size.dim];
+  GeneratorState stream;
+  if (!node.counters.is_symbolic() && node.counters == 0) {
+  } else {
+    const int64_t counters = node.counters.is_symbolic()
+                                 ? node.expressions->syms.evaluate(node.counters, values().symbols)
+                                 : node.counters.concrete();
+    stream = default_generator().draw(static_cast<uint64_t>(counters));
+  }
+  for (const NumberSource& source : node.numbers) {
+    switch (source.kind) {
+      case NumberSource::Kind::Argument: numbers_.push_back(leaves_.numbers[source.index].value); break;
+      case NumberSource::Kind::Cell: numbers_.push_back(Scalar(source.cell->value)); break;
+      case NumberSource::Kind::Seed: numbers_.push_back(Scalar(static_cast<int64_t>(stream.seed))); break;
+      case NumberSource::Kind::Counter:
+        numbers_.push_back(Scalar(static_cast<int64_t>(stream.offset)));
+        break;
+      case NumberSource::Kind::Lifted: numbers_.push_back(Scalar(lifted_[source.index])); break;
+    }
+  }
+}
+
+void Frame::run(const SegmentNode& node) {
+  bring(node);
+  if (node.plan == nullptr) return;
+  SmallVector<const Tensor*, 16> reads;
+  reads.reserve(node.reads.size());
+  for (const Slot slot : node.reads) reads.push_back(&tensor(slot));
+  const size_t count = node.plan->traced().outputs.size();
+  Tensor* outputs;
+  if (used_ + count <= kFirst) {
+    outputs = &first_[used_];
+    used_ += count;
+  } else {
+    blocks_.push_back(std::make_unique<Tensor[]>(count));
+    outputs = blocks_.back().get();
+  }
+  node.plan->run({reads.data(), reads.size()}, values(), {outputs, count});
+  carried_.resize(node.first_carried);
+  for (size_t i = 0; i < count; ++i) carried_.push_back(&outputs[i]);
+}
+
+Scalar Frame::evaluate(const SegmentNode& node, const Scalar& number) const {
+  if (number.is_symbolic()) return Scalar(node.expressions->syms.evaluate(number.sym(), values().symbols));
+  if (!number.is_traced()) return number;
+  return compiler::evaluate(*node.expressions, number.trace_id(), values(),
+                            [&](uint32_t item) { return tensor(node.items[item]).item(); });
+}
+
+uint64_t Frame::outcome(const SegmentNode& node) {
+  const Break& stop = *node.stop;
+  const auto number = [&](ScalarId id) {
+    return compiler::evaluate(*node.expressions, id, values(),
+                              [&](uint32_t item) { return tensor(node.items[item]).item(); });
+  };
+  switch (stop.kind) {
+    case Break::Kind::Compare:
+      return weft::detail::scalar_compare(stop.compare, number(stop.a), number(stop.b)) ? 1 : 0;
+    case Break::Kind::Double: return std::bit_cast<uint64_t>(number(stop.a).to_double());
+    case Break::Kind::Integer: return static_cast<uint64_t>(number(stop.a).to_int());
+    case Break::Kind::Result: {
+      const AutoGradMode off(false);
+      std::vector<Operand> operands(stop.node.operands.size());
+      for (size_t i = 0; i < operands.size(); ++i) {
+        const Argument& argument = stop.node.operands[i];
+        if (argument.is_value()) operands[i] = Operand(tensor(node.operands[i]));
+        else if (argument.kind == Argument::Kind::Number)
+          operands[i] = Operand(evaluate(node, argument.number));
+      }
+      results_.assign(stop.node.num_outputs, Tensor());
+      call_into(*stop.node.op, operands, evaluated(node, *this, stop.node.attrs), stop.node.where, results_);
+      return 0;
+    }
+  }
+  return 0;
+}
+
+// The sizes of a data-dependent result, before the segment that takes it is entered.
+bool Frame::fits_sizes(const Branch& branch) const {
+  const SegmentNode& node = *branch.node;
+  SmallVector<int64_t, 8> symbols(std::max(symbols_.size(), node.num_symbols));
+  std::copy(symbols_.begin(), symbols_.end(), symbols.begin());
+  size_t at = 0;
+  for (uint32_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].source.kind != InputSource::Kind::Result) continue;
+    const Tensor& result = results_[at++];
+    for (const SegmentNode::ResultSize& size : node.result_sizes)
+      if (size.input == node.first_input + i) symbols[size.symbol] = int_sizes(result)[size.dim];
+  }
+  return branch.sizes->check({symbols.data(), symbols.size()});
+}
+
+bool Frame::fits(const Branch& branch, uint64_t global_word) {
+  if (branch.guards) {
+    // What the guards write belongs to this branch alone until it is taken.
+    SmallVector<int64_t, 8> symbols(std::max(symbols_.size(), branch.node->num_symbols));
+    std::copy(symbols_.begin(), symbols_.end(), symbols.begin());
+    if (!branch.guards->check(leaves_, global_word, {symbols.data(), symbols.size()})) return false;
+    symbols_ = std::move(symbols);
+  }
+  if (branch.sizes && !fits_sizes(branch)) return false;
+  for (const GradFact& fact : branch.grad_facts) {
+    const Tensor* owner = nullptr;
+    if (fact.input < inputs_.size()) {
+      owner = inputs_[fact.input];
+    } else if (fact.input < branch.node->first_input + branch.node->inputs.size()) {
+      const SegmentNode::Input& input = branch.node->inputs[fact.input - branch.node->first_input];
+      if (input.source.kind == InputSource::Kind::Argument) owner = leaves_.tensors[input.source.index];
+      else if (input.held.defined()) owner = &input.held;
+    }
+    if (owner != nullptr && owner->grad().defined() != fact.is_defined) return false;
+  }
+  for (const SegmentNode::Input& input : branch.node->inputs) {
+    // A captured tensor that nobody else holds has been replaced by another in the user's code.
+    if (input.source.kind == InputSource::Kind::Captured && input.held.use_count() == 1) return false;
+  }
+  return true;
+}
+
+// ---- The end of a call ----------------------------------------------------------------------------------------------
+
+Tensor Frame::view(const SegmentNode& node, const std::vector<ViewStep>& steps, Tensor x,
+                   SourceLocation where) const {
+  for (const ViewStep& step : steps)
+    x = call(*step.op, std::initializer_list<Operand>{x}, evaluated(node, *this, step.attrs), where);
+  return x;
+}
+
+Tensor Frame::make(const SegmentNode& node, const OutputPlan& plan) {
+  switch (plan.kind) {
+    case OutputPlan::Kind::Undefined: return {};
+    case OutputPlan::Kind::Fresh: return tensor(node.outputs[plan.index]);
+    case OutputPlan::Kind::Input: return input(plan.index);
+    case OutputPlan::Kind::View: {
+      const AutoGradMode mode(plan.requires_grad);
+      const Tensor& base = input(plan.index);
+      if (!plan.requires_grad && base->needs_grad())
+        return view(node, plan.steps, base.detach(), plan.made_at);
+      if (plan.steps.empty()) return plan.requires_grad ? alias(base, plan.made_at) : base.detach();
+      return view(node, plan.steps, base, plan.made_at);
+    }
+  }
+  return {};
+}
+
+void Frame::finish(const SegmentNode& node, Callee& callee) {
+  const Effects& effects = node.effects;
+  // Numbers first: what follows may overwrite the tensors that they read.
+  SmallVector<Scalar, 4> numbers;
+  for (const NumberLeaf& number : effects.numbers) numbers.push_back(evaluate(node, number.value));
+  SmallVector<double, 8> cells;
+  for (const Tracer::CellWrite& write : effects.cell_writes)
+    cells.push_back(evaluate(node, Scalar::from_trace(Scalar::Category::Floating, write.value)).to_double());
+
+  // What leaves the function as a tensor of its own follows no base, though a kernel made it as a view of one.
+  for (const Slot slot : node.outputs)
+    if (slot.is_carried && tensor(slot)->tape != nullptr)
+      *carried_[slot.index] = autograd::share_data(tensor(slot));
+  Intrusive<autograd::Node> step;
+  if (node.backward != nullptr) step = connect(*this, node);
+  // All values are taken before anything is overwritten: one may be the memory of an input as it is.
+  SmallVector<Tensor, 4> values;
+  for (const InputWrite& write : effects.writes) {
+    const Tensor& value = tensor(node.outputs[write.output]);
+    const AutoGradMode mode(write.is_recorded);
+    const bool is_at_risk =
+        std::any_of(effects.writes.begin(), effects.writes.end(),
+                    [&](const InputWrite& other) { return input(other.input)->storage == value->storage; });
+    values.push_back(is_at_risk ? clone(value, write.where) : value);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const InputWrite& write = effects.writes[i];
+    Tensor target = input(write.input);
+    const AutoGradMode mode(write.is_recorded);
+    target.copy_(values[i], false, write.where);
+  }
+  for (const LayoutWrite& write : effects.layout_writes) {
+    const Tensor& target = input(write.input);
+    become(*write.steps.back().op, target, view(node, write.steps, target, write.where), write.where);
+  }
+  SmallVector<Tensor, 4> results;
+  for (const OutputPlan& plan : effects.tensors) results.push_back(make(node, plan));
+  if (step) connect_views(node, step, {results.data(), results.size()});
+  for (const GradWrite& write : effects.grad_writes) {
+    Tensor target = input(write.input);
+    target.mutable_grad() = make(node, write.value);
+  }
+  for (size_t i = 0; i < cells.size(); ++i) effects.cell_writes[i].cell->value = cells[i];
+  callee.give(node.structure.get(), {results.data(), results.size()}, {numbers.data(), numbers.size()});
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,65 @@
+// From the tracer's record to guards.
+#include "compiler/runtime/path_guards.h"
+
+#include <algorithm>
+
+namespace weft::compiler {
+
+GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, const Callee& callee) {
+  const Tracer& tracer = *path.tracer;
+  GuardFacts facts(leaves, callee);
+  const Effects& effects = path.nodes.back()->effects;
+  const auto is_written = [&](uint32_t input) {
+    return std::any_of(effects.writes.begin(), effects.writes.end(), [&](const InputWrite& write) {
+      // A line is the memory of all tensors that lie in it.
+      return write.input == input ||
+             (tracer.inputs()[write.input].source.kind == InputSource::Kind::Line &&
+              tracer.inputs()[input].real.defined() &&
+              tracer.inputs()[input].real->storage ==
+                  tracer.inputs()[tracer.inputs()[write.input].source.index].real->storage);
+    });
+  };
+  const auto writes_grad = [&](uint32_t input) {
+    return std::any_of(effects.grad_writes.begin(), effects.grad_writes.end(),
+                       [&](const GradWrite& write) { return write.input == input; }) ||
+           std::any_of(effects.grad_facts.begin(), effects.grad_facts.end(),
+                       [&](const GradFact& fact) { return fact.input == input; });
+  };
+  bool any_requires_grad = false;
+  for (uint32_t i = 0; i < tracer.inputs().size(); ++i) {
+    const PathInput& input = tracer.inputs()[i];
+    any_requires_grad = any_requires_grad || input.requires_grad;
+    const bool is_lined = input.real.defined() && tracer.is_in_line(input.real);
+    if (input.source.kind == InputSource::Kind::Captured) {
+      facts.captured.push_back({input.name, input.real.impl(), is_written(i), writes_grad(i)});
+      continue;
+    }
+    if (input.source.kind != InputSource::Kind::Argument) continue;
+    // The same tensor may stand in several places: what was found out of it holds for each.
+    for (size_t leaf = 0; leaf < leaves.tensors.size(); ++leaf) {
+      if (!leaves.tensors[leaf]->is_same(input.real)) continue;
+      TensorFacts& tensor = facts.tensors[leaf];
+      tensor.is_used = tracer.is_used(i) || is_written(i);
+      tensor.is_written = is_written(i);
+      tensor.is_grad_written = writes_grad(i);
+      if (tracer.used_grad_mode()) tensor.requires_grad = input.requires_grad;
+      if (is_lined) {
+        tensor.offset = {true, input.real->layout.offset.concrete(), {}};
+        tensor.storage_bytes = {true, static_cast<int64_t>(input.real->storage->bytes()), {}};
+      }
+    }
+  }
+  // Without anything that requires grad a function does the same in both modes.
+  if (any_requires_grad || !tracer.traced_grad_mode()) facts.global_mask |= kGradModeBits;
+  facts.add_shapes(tracer.shapes(), tracer.graph().expressions);
+  facts.add_overlaps(leaves);
+  return facts;
+}
+
+std::optional<SymGuardProgram> size_guards(const Tracer& tracer, const SegmentNode& node) {
+  if (node.result_sizes.empty()) return {};
+  return SymGuardProgram(tracer.shapes(), tracer.graph().expressions, node.result_sizes.front().symbol,
+                         node.result_sizes.back().symbol + 1);
+}
+
+}  // namespace weft::compiler

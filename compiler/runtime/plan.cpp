@@ -1,0 +1,94 @@
+// Extracting segments and compiling them.
+#include "compiler/runtime/plan.h"
+
+#include <chrono>
+
+#include "compiler/passes/pipeline.h"
+#include "compiler/trace/infer.h"
+#include "compiler/trace/table_environment.h"
+#include "tensor/grad_flag.h"
+
+namespace weft::compiler {
+
+Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const ValueId> outputs,
+              std::vector<ValueId>& inputs) {
+  Graph graph(path.expressions);
+  std::vector<ValueId> own(path.values.size(), kNoValue);
+  const auto take = [&](ValueId value) {
+    if (own[value] != kNoValue) return own[value];
+    const Value& v = path[value];
+    std::string name;
+    if (v.node == kNoNode && v.index < path.input_names.size()) name = path.input_names[v.index];
+    own[value] = graph.add_input(v.spec(), name);
+    inputs.push_back(value);
+    return own[value];
+  };
+  // Inputs come first, in the order in which they are read.
+  const auto is_own = [&](ValueId value) { return path[value].node >= begin && path[value].node < end; };
+  for (NodeId n = begin; n < end; ++n)
+    for (const ValueId value : values_read_by(path, path.nodes[n]))
+      if (!is_own(value)) take(value);
+  for (const ValueId value : outputs)
+    if (!is_own(value)) take(value);
+  for (NodeId n = begin; n < end; ++n) {
+    Node node = path.nodes[n];
+    for (Argument& operand : node.operands)
+      if (operand.is_value()) operand.value = own[operand.value];
+    OutputSpecs specs;
+    for (uint32_t i = 0; i < node.num_outputs; ++i) specs.push_back(path[node.first_output + i].spec());
+    const ValueId first = path.nodes[n].first_output;
+    const ValueId made = graph.add_node(std::move(node), {specs.data(), specs.size()});
+    for (uint32_t i = 0; i < path.nodes[n].num_outputs; ++i) own[first + i] = made + i;
+  }
+  for (const ValueId item : path.items) graph.items.push_back(own[item]);
+  for (const ValueId value : outputs) graph.outputs.push_back(own[value]);
+  return graph;
+}
+
+Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
+  const auto start = std::chrono::steady_clock::now();
+  hash_ = hash_of(traced_);
+  graph_ = prepare(traced_, backend.decomposes());
+  if (const BackendFunction function = backend.function(); !function) {
+    runner_ = std::make_unique<GraphRunner>(graph_);
+  } else {
+    const TableEnvironment environment(*graph_.expressions);
+    std::vector<Tensor> examples;
+    for (const ValueId input : graph_.inputs) examples.push_back(make_hollow(graph_[input].spec()));
+    program_ = function(graph_, examples);
+  }
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Plan::run(std::span<const Tensor* const> inputs, const RunValues& values,
+               std::span<Tensor> outputs) const {
+  if (runner_ != nullptr) return runner_->run(inputs, values, outputs);
+  std::vector<Tensor> own;
+  own.reserve(inputs.size());
+  for (const Tensor* input : inputs) own.push_back(*input);
+  const AutoGradMode off(false);
+  std::vector<Tensor> results = program_(own, values);
+  WEFT_CHECK(results.size() == outputs.size(), "compile: the backend's program gave ", results.size(),
+             " tensors, but ", traced_.name, " has ", outputs.size(), " outputs");
+  std::move(results.begin(), results.end(), outputs.begin());
+}
+
+std::shared_ptr<const Plan> PlanCache::get(Graph graph, bool& is_new) {
+  const uint64_t hash = hash_of(graph);
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto [at, last] = plans_.equal_range(hash); at != last; ++at) {
+      if (is_same(at->second->traced(), graph)) {
+        is_new = false;
+        return at->second;
+      }
+    }
+  }
+  is_new = true;
+  auto plan = std::make_shared<const Plan>(std::move(graph), backend_);
+  const std::lock_guard lock(mutex_);
+  plans_.emplace(hash, plan);
+  return plan;
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,53 @@
+// Plan: one graph made runnable by a backend; and the plans of one function, shared by equal graphs.
+// Needs backend, graph_runner and passes. Segments of the trace tree hold plans.
+#pragma once
+
+#include <mutex>
+
+#include "compiler/runtime/backend.h"
+#include "compiler/runtime/graph_runner.h"
+
+namespace weft::compiler {
+
+class Plan {
+ public:
+  // Runs the passes that the backend asks for and hands it the graph.
+  Plan(Graph graph, const Backend& backend);
+
+  // One call: inputs by Graph::inputs of the traced graph, outputs by its outputs.
+  void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs) const;
+
+  // As it was traced, before any pass.
+  const Graph& traced() const { return traced_; }
+  // As the backend got it.
+  const Graph& graph() const { return graph_; }
+  uint64_t hash() const { return hash_; }
+  double compile_seconds() const { return seconds_; }
+
+ private:
+  Graph traced_, graph_;
+  uint64_t hash_;
+  std::unique_ptr<GraphRunner> runner_;  // of the built-in backends
+  GraphProgram program_;                 // of the others
+  double seconds_ = 0;
+};
+
+// Thread-safe.
+class PlanCache {
+ public:
+  explicit PlanCache(const Backend& backend) : backend_(backend) {}
+  // The plan of an equal graph, or a new one; `is_new` says which.
+  std::shared_ptr<const Plan> get(Graph graph, bool& is_new);
+
+ private:
+  const Backend& backend_;
+  std::mutex mutex_;
+  std::unordered_multimap<uint64_t, std::shared_ptr<const Plan>> plans_;
+};
+
+// The nodes [begin, end) of a path as a graph of their own. `inputs` takes the values of the path that it reads, in the order
+// of the graph's inputs.
+Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const ValueId> outputs,
+              std::vector<ValueId>& inputs);
+
+}  // namespace weft::compiler

@@ -1,0 +1,290 @@
+// Tracing a call: segments are cut, compiled and run where the function asks for a value.
+#include "compiler/runtime/trace_run.h"
+
+#include <algorithm>
+
+#include "compiler/runtime/compiled_node.h"
+
+namespace weft::compiler {
+
+Slot TraceRun::slot_of(ValueId value) const {
+  const auto carried = carried_.find(value);
+  if (carried != carried_.end()) return {true, carried->second};
+  const uint32_t input = tracer_->input_of(value);
+  WEFT_ASSERT(input != kNoInput, "a value of the path that no segment gives");
+  return {false, input};
+}
+
+// Those that a segment has to give: neither inputs nor given by an earlier one.
+std::vector<ValueId> TraceRun::not_carried(std::span<const ValueId> values) const {
+  std::vector<ValueId> result;
+  for (const ValueId value : values) {
+    if (tracer_->graph()[value].node == kNoNode || carried_.contains(value)) continue;
+    if (std::find(result.begin(), result.end(), value) == result.end()) result.push_back(value);
+  }
+  return result;
+}
+
+// What the trace has met since the last segment ended.
+std::shared_ptr<SegmentNode> TraceRun::begin_segment() {
+  auto node = std::make_shared<SegmentNode>();
+  node->expressions = tracer_->graph().expressions;
+  node->first_input = next_input_;
+  for (; next_input_ < tracer_->inputs().size(); ++next_input_) {
+    const PathInput& input = tracer_->inputs()[next_input_];
+    if (input.source.kind == InputSource::Kind::Tangent) break;
+    const bool holds =
+        input.source.kind == InputSource::Kind::Captured || input.source.kind == InputSource::Kind::Constant;
+    node->inputs.push_back({input.source, holds ? input.real : Tensor(), input.name});
+  }
+  node->first_number = next_number_;
+  for (; next_number_ < tracer_->numbers().size(); ++next_number_)
+    node->numbers.push_back(tracer_->numbers()[next_number_]);
+  const std::vector<SymbolSource>& sources = tracer_->shapes().sources();
+  node->num_symbols = sources.size();
+  for (uint32_t s = 0; s < sources.size(); ++s)
+    if (sources[s].kind == SymbolSource::Kind::Result && sources[s].leaf >= node->first_input &&
+        sources[s].leaf < node->first_input + node->inputs.size())
+      node->result_sizes.push_back({s, sources[s].leaf, sources[s].dim});
+  return node;
+}
+
+void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs) {
+  const Graph& path = tracer_->graph();
+  node.first_carried = next_carried_;
+  std::vector<ValueId> reads;
+  Graph graph = extract(path, begin, end, outputs, reads);
+  graph.name = name_;
+  for (const ValueId value : reads) node.reads.push_back(slot_of(value));
+  for (const ValueId value : outputs) carried_.emplace(value, next_carried_++);
+  for (const ValueId item : path.items) node.items.push_back(slot_of(item));
+  if (outputs.empty()) return;
+  bool is_new = false;
+  node.plan = plans_.get(std::move(graph), is_new);
+  path_.num_compiled += is_new;
+  if (is_new) path_.num_extern_calls += node.plan->graph().nodes.size();
+}
+
+uint64_t TraceRun::decide(size_t index, std::vector<Tensor>& results) {
+  const Break& stop = tracer_->breaks()[index];
+  if (index < prefix_.size()) {
+    const std::shared_ptr<SegmentNode>& node = prefix_[index];
+    // The same function with the same state stops at the same place with the same values.
+    if (!node->stop || node->stop->kind != stop.kind || node->stop->end != stop.end ||
+        node->stop->live != stop.live)
+      throw PathDiffers{stop.place.where};
+    next_input_ = node->first_input + static_cast<uint32_t>(node->inputs.size());
+    next_number_ = node->first_number + static_cast<uint32_t>(node->numbers.size());
+    for (const ValueId value : not_carried(stop.live)) carried_.emplace(value, next_carried_++);
+    next_node_ = stop.end;
+    path_.nodes.push_back(node);
+    path_.outcomes.push_back(known_[index]);
+    if (stop.kind == Break::Kind::Result) {
+      if (index + 1 < prefix_.size()) {
+        size_t at = 0;
+        const SegmentNode& next = *prefix_[index + 1];
+        for (uint32_t i = 0; i < next.inputs.size() && at < results.size(); ++i)
+          if (next.inputs[i].source.kind == InputSource::Kind::Result)
+            results[at++] = frame_->input(next.first_input + i);
+      } else {
+        results = frame_->results();
+      }
+    }
+    return known_[index];
+  }
+  const std::shared_ptr<SegmentNode> node = begin_segment();
+  close_segment(*node, next_node_, stop.end, not_carried(stop.live));
+  next_node_ = stop.end;
+  node->counters = stop.counters;
+  node->stop = stop;
+  if (stop.kind == Break::Kind::Result)
+    for (const Argument& operand : stop.node.operands)
+      node->operands.push_back(operand.is_value() ? slot_of(operand.value) : Slot{});
+  frame_->set_lifted(tracer_->plain_numbers());
+  frame_->run(*node);
+  const uint64_t outcome = frame_->outcome(*node);
+  if (stop.kind == Break::Kind::Result) results = frame_->results();
+  path_.needs_follow = path_.needs_follow || stop.kind == Break::Kind::Double;
+  path_.nodes.push_back(node);
+  path_.outcomes.push_back(outcome);
+  return outcome;
+}
+
+std::shared_ptr<PathBackward> TraceRun::make_backward(const Effects& effects,
+                                                      std::shared_ptr<const Graph> path,
+                                                      std::vector<ValueId>& saved) {
+  if (effects.differentiable.empty()) return nullptr;
+  auto backward = std::make_shared<PathBackward>();
+  backward->name = name_;
+  backward->where = where_;
+  backward->path = path;
+  backward->forward_end = effects.forward_end;
+  backward->differentiable = effects.differentiable;
+  backward->wanted = effects.wanted;
+  backward->backend = &options_.backend;
+  for (const Root root : effects.differentiable)
+    backward->outputs.push_back(root.is_result ? effects.views[root.index] : effects.outputs[root.index]);
+  for (const ValueId input : path->inputs) {
+    const uint32_t index = tracer_->input_of(input);
+    const InputSource::Kind kind = tracer_->inputs()[index].source.kind;
+    const bool is_kept = kind == InputSource::Kind::Argument || kind == InputSource::Kind::Captured ||
+                         kind == InputSource::Kind::Constant || kind == InputSource::Kind::Result;
+    backward->path_inputs.push_back(is_kept ? index : kNoInput);
+  }
+  for (const Pullback& pullback : effects.pullbacks) {
+    PathBackward::Program program;
+    program.mask = pullback.mask;
+    program.error = pullback.error;
+    std::vector<ValueId> gradients, reads;
+    for (const ValueId gradient : pullback.gradients) {
+      program.has_gradient.push_back(gradient != kNoValue);
+      if (gradient != kNoValue) gradients.push_back(gradient);
+    }
+    program.graph = extract(*path, pullback.begin, pullback.end, gradients, reads);
+    program.graph.name = name_ + "_backward";
+    for (const ValueId value : reads) {
+      const auto tangent = std::find(effects.tangents.begin(), effects.tangents.end(), value);
+      if (tangent != effects.tangents.end()) {
+        program.reads.push_back({true, static_cast<uint32_t>(tangent - effects.tangents.begin())});
+        continue;
+      }
+      const auto known = std::find(saved.begin(), saved.end(), value);
+      program.reads.push_back({false, static_cast<uint32_t>(known - saved.begin())});
+      if (known == saved.end()) saved.push_back(value);
+    }
+    backward->programs.push_back(std::move(program));
+  }
+  return backward;
+}
+
+void TraceRun::close_path(const Effects& effects, std::shared_ptr<const void> structure) {
+  const std::shared_ptr<SegmentNode> node = begin_segment();
+  auto path = std::make_shared<const Graph>(tracer_->graph());
+  std::vector<ValueId> saved;
+  node->backward = make_backward(effects, path, saved);
+  std::vector<ValueId> outputs = effects.outputs;
+  outputs.insert(outputs.end(), saved.begin(), saved.end());
+  outputs.insert(outputs.end(), path->items.begin(), path->items.end());
+  close_segment(*node, next_node_, effects.forward_end, not_carried(outputs));
+  node->counters = tracer_->counters();
+  node->effects = effects;
+  for (const ValueId output : effects.outputs) node->outputs.push_back(slot_of(output));
+  if (node->backward != nullptr)
+    for (const ValueId value : saved) node->backward->saved.push_back(slot_of(value));
+  node->structure = std::move(structure);
+  path_.nodes.push_back(node);
+}
+
+// Runs the function on what stands for the arguments.
+void TraceRun::enter(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies,
+                     Frame* frame) {
+  std::vector<Tensor> tensors;
+  std::vector<Scalar> numbers;
+  for (uint32_t i = 0; i < leaves.tensors.size(); ++i) {
+    const Tensor& real = *leaves.tensors[i];
+    if (!real.defined()) {
+      tensors.emplace_back();
+      continue;
+    }
+    const size_t rank = static_cast<size_t>(real.dim());
+    const Layout<Sym> layout =
+        tracer_->shapes().add_layout(i, {int_sizes(real), rank}, {int_strides(real), rank}, policies.sizes[i],
+                                     policies.dynamic_strides[i]);
+    Layout<Sym> placed = layout;
+    placed.offset = real->layout.offset;
+    tensors.push_back(tracer_->add_argument(i, real, std::move(placed), callee.tensor_name(i)));
+  }
+  for (uint32_t i = 0; i < leaves.numbers.size(); ++i) {
+    const NumberLeaf& number = leaves.numbers[i];
+    if (number.kind == NumberLeaf::Kind::Scalar) {
+      numbers.push_back(tracer_->add_number(i, number.value.category()));
+    } else if (number.kind == NumberLeaf::Kind::Size) {
+      numbers.push_back(Scalar(tracer_->shapes().add({SymbolSource::Kind::Number, i, 0},
+                                                     number.value.to_int(), policies.numbers[i])));
+    } else {
+      numbers.push_back(number.value);
+    }
+  }
+  if (frame != nullptr) {
+    const size_t num_symbols = tracer_->shapes().sources().size();
+    const std::span<int64_t> symbols = frame->symbols(num_symbols);
+    for (uint32_t s = 0; s < num_symbols; ++s)
+      symbols[s] = tracer_->graph().expressions->syms.symbols()[s].hint;
+  }
+  callee.run(tensors, numbers);
+}
+
+namespace {
+struct NeedsValue {};
+class NoValues final : public BreakHandler {
+ public:
+  uint64_t decide(size_t, std::vector<Tensor>&) override { throw NeedsValue(); }
+};
+}  // namespace
+
+std::optional<std::vector<double>> TraceRun::probe(const ArgumentLeaves& leaves, Callee& callee,
+                                                   const ArgumentPolicies& policies) {
+  NoValues handler;
+  tracer_ = std::make_shared<Tracer>(TraceOptions{&handler, false, {}, nullptr});
+  std::optional<std::vector<double>> numbers;
+  try {
+    const TraceScope scope(*tracer_);
+    enter(leaves, callee, policies, nullptr);
+    numbers = tracer_->plain_numbers();
+  } catch (const NeedsValue&) {
+  } catch (const RestartTrace&) {
+  }
+  callee.clear();
+  tracer_->drop_fakes();
+  return numbers;
+}
+
+TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies,
+                         Frame& frame, std::span<const std::shared_ptr<SegmentNode>> prefix,
+                         std::span<const uint64_t> outcomes, const std::vector<bool>* lifted) {
+  std::vector<Intrusive<Storage>> lines;
+  frame_ = &frame;
+  prefix_ = prefix;
+  known_ = outcomes;
+  for (;;) {
+    path_ = {};
+    next_input_ = next_number_ = next_carried_ = 0;
+    next_node_ = 0;
+    carried_.clear();
+    tracer_ = std::make_shared<Tracer>(TraceOptions{this, options_.fullgraph, lines, lifted});
+    Effects effects;
+    std::shared_ptr<const void> structure;
+    try {
+      const TraceScope scope(*tracer_);
+      enter(leaves, callee, policies, &frame);
+      effects = collect_effects(*tracer_, callee.result());
+      structure = callee.structure();
+      callee.clear();
+      path_.grad_facts = effects.grad_facts;
+      tracer_->drop_fakes();
+      check_nothing_escaped(*tracer_);
+    } catch (const RestartTrace& restart) {
+      callee.clear();
+      tracer_->drop_fakes();
+      WEFT_ASSERT(lines.empty() || lines.back() != restart.storage,
+                  "a trace starts again for the same reason");
+      if (!path_.nodes.empty())
+        throw CannotCapture{"tensors that share memory are written after a value has left the graph", where_};
+      lines.push_back(restart.storage);
+      continue;
+    } catch (...) {
+      callee.clear();
+      tracer_->drop_fakes();
+      throw;
+    }
+    path_.num_bound = std::min(prefix.size(), path_.nodes.size());
+    close_path(effects, std::move(structure));
+    frame.set_lifted(tracer_->plain_numbers());
+    frame.run(*path_.nodes.back());
+    frame.finish(*path_.nodes.back(), callee);
+    path_.tracer = tracer_;
+    return std::move(path_);
+  }
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,76 @@
+// TraceRun: one call that enters the user's function on fake tensors and runs each segment as it ends.
+// Needs frame. First calls, unseen outcomes, audits and follow mode are all made this way.
+#pragma once
+
+#include "compiler/runtime/compiled_function.h"
+#include "compiler/runtime/frame.h"
+
+namespace weft::compiler {
+
+// How the arguments are to be traced.
+struct ArgumentPolicies {
+  std::vector<std::vector<DimPolicy>> sizes;  // by tensor leaf and dimension
+  std::vector<uint64_t> dynamic_strides;      // by tensor leaf: bit d
+  std::vector<DimPolicy> numbers;             // by number leaf; for Size leaves
+};
+
+// What came out of a trace.
+struct TracedPath {
+  std::vector<std::shared_ptr<SegmentNode>> nodes;  // from the first segment to the return
+  std::vector<uint64_t> outcomes;                   // by break
+  size_t num_bound = 0;                             // nodes that were in the tree before
+  size_t num_compiled = 0;                          // plans that did not exist before
+  size_t num_extern_calls = 0;                      // nodes of these
+  std::shared_ptr<Tracer> tracer;                   // for guards and reports
+  std::vector<GradFact> grad_facts;
+  bool needs_follow = false;  // a native floating number was read
+};
+
+// Thrown inside a trace that was to follow a prefix of the tree and went another way: hidden state has changed.
+struct PathDiffers {
+  SourceLocation where;
+};
+
+class TraceRun final : public BreakHandler {
+ public:
+  TraceRun(PlanCache& plans, const CompileOptions& options, const std::string& name, SourceLocation where)
+      : plans_(plans), options_(options), name_(name), where_(where) {}
+
+  // Runs the call to its end: the callee has its result, effects have happened. `prefix` are segments that `frame` has run
+  // already, with their outcomes; they are followed, not run again.
+  TracedPath run(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies, Frame& frame,
+                 std::span<const std::shared_ptr<SegmentNode>> prefix, std::span<const uint64_t> outcomes,
+                 const std::vector<bool>* lifted);
+
+  // The plain floating numbers that ops take in this call, without running anything; nothing where that needs a value.
+  std::optional<std::vector<double>> probe(const ArgumentLeaves& leaves, Callee& callee,
+                                           const ArgumentPolicies& policies);
+
+  uint64_t decide(size_t index, std::vector<Tensor>& results) override;
+
+ private:
+  void enter(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies, Frame* frame);
+  std::shared_ptr<SegmentNode> begin_segment();
+  void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs);
+  Slot slot_of(ValueId value) const;
+  std::vector<ValueId> not_carried(std::span<const ValueId> values) const;
+  void close_path(const Effects& effects, std::shared_ptr<const void> structure);
+  std::shared_ptr<PathBackward> make_backward(const Effects& effects, std::shared_ptr<const Graph> path,
+                                              std::vector<ValueId>& saved);
+
+  PlanCache& plans_;
+  const CompileOptions& options_;
+  const std::string& name_;
+  SourceLocation where_;
+
+  std::shared_ptr<Tracer> tracer_;
+  Frame* frame_ = nullptr;
+  std::span<const std::shared_ptr<SegmentNode>> prefix_;
+  std::span<const uint64_t> known_;
+  TracedPath path_;
+  uint32_t next_input_ = 0, next_number_ = 0, next_carried_ = 0;
+  NodeId next_node_ = 0;
+  std::unordered_map<ValueId, uint32_t> carried_;
+};
+
+}  // namespace weft::compiler

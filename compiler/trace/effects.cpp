@@ -1,0 +1,272 @@
+// Classifying what a function returns and leaves behind, and recording its backward.
+#include "compiler/trace/effects.h"
+
+#include <algorithm>
+
+#include "autograd/engine.h"
+#include "autograd/tape.h"
+
+namespace weft::compiler {
+namespace {
+
+// With more differentiable outputs, those that get no gradient are dealt with when that happens.
+constexpr size_t kMaxPullbacks = 4;
+// More parts of one gradient are added up inside, so that a weight that is used in each step of a long loop does not
+// have as many gradients in memory at a time.
+constexpr size_t kMaxParts = 16;
+
+std::vector<ViewStep> steps_of(const FakeSlot& slot) {
+  std::vector<ViewStep> steps;
+  for (const FakeView* view = slot.chain.get(); view != nullptr; view = view->before.get())
+    steps.push_back({view->op, view->attrs});
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
+class Collector {
+ public:
+  Collector(Tracer& tracer, Effects& effects) : tracer_(tracer), effects_(effects) {}
+
+  void collect(const ResultLeaves& results) {
+    for (const Tensor& tensor : results.tensors) {
+      effects_.tensors.push_back(plan(tensor));
+      results_.push_back(tensor.defined() ? tracer_.stand_in(tensor) : tensor);
+    }
+    effects_.numbers = results.numbers;
+    for (NumberLeaf& number : effects_.numbers)
+      if (number.value.is_symbolic()) number.value = Scalar(tracer_.shapes().settle(number.value.sym()));
+    collect_gradients();
+    collect_layouts();
+    collect_writes();
+    effects_.cell_writes = tracer_.cell_writes();
+    effects_.forward_end = static_cast<NodeId>(tracer_.graph().nodes.size());
+    record_backward();
+  }
+
+ private:
+  uint32_t output(const Tensor& fake) {
+    const ValueId value = tracer_.output_of(fake);
+    // One output for one tensor: two tensors with one value stay two.
+    for (size_t i = 0; i < fakes_.size(); ++i)
+      if (fakes_[i].is_same(fake)) return static_cast<uint32_t>(i);
+    effects_.outputs.push_back(value);
+    fakes_.push_back(fake);
+    return static_cast<uint32_t>(fakes_.size() - 1);
+  }
+
+  OutputPlan plan(const Tensor& given) {
+    OutputPlan result;
+    if (!given.defined()) return result;
+    const Tensor& fake = tracer_.stand_in(given);
+    const FakeSlot& slot = FakeSlot::of(fake);
+    result.made_by = fake->made_by;
+    result.made_at = fake->made_at;
+    result.requires_grad = fake->needs_grad();
+    const uint32_t memory = slot.storage->input;
+    if (slot.input != kNoInput && tracer_.inputs()[slot.input].fake.is_same(fake)) {
+      result.kind = OutputPlan::Kind::Input;
+      result.index = slot.input;
+    } else if (memory != kNoInput && tracer_.inputs()[memory].source.kind != InputSource::Kind::Constant) {
+      result.kind = OutputPlan::Kind::View;
+      const PathInput& input = tracer_.inputs()[memory];
+      result.index = input.source.kind == InputSource::Kind::Line ? input.source.index : memory;
+      result.steps = steps_of(slot);
+    } else {
+      result.kind = OutputPlan::Kind::Fresh;
+      result.index = output(fake);
+    }
+    return result;
+  }
+
+  // What the function did to the .grad of leaves.
+  void collect_gradients() {
+    for (uint32_t i = 0; i < tracer_.inputs().size(); ++i) {
+      const PathInput& input = tracer_.inputs()[i];
+      const autograd::Tape* tape = input.fake.defined() ? autograd::tape_of(input.fake) : nullptr;
+      if (tape == nullptr || !tape->cell || !tape->cell->is_touched) continue;
+      const Tensor gradient = tape->cell->grad;
+      if (input.real.defined() && gradient.defined() && input.real->needs_grad() &&
+          !is_leaf_outside(input.real))
+        WEFT_CHECK(false, "backward: ", input.name, " has a history outside of the compiled function, where ",
+                   "a backward inside cannot go; call backward() outside, or detach() ", input.name,
+                   " and mark it requires_grad_()");
+      effects_.grad_facts.push_back({i, input.has_grad});
+      if (!gradient.defined()) {
+        if (input.has_grad) effects_.grad_writes.push_back({i, {}});
+        continue;
+      }
+      const FakeSlot& slot = FakeSlot::of(gradient);
+      const bool is_former = input.has_grad && slot.input != kNoInput &&
+                             tracer_.inputs()[slot.input].source.kind == InputSource::Kind::Grad &&
+                             tracer_.inputs()[slot.input].source.index == i &&
+                             tracer_.inputs()[slot.input].fake.is_same(gradient);
+      if (!is_former) effects_.grad_writes.push_back({i, plan(gradient)});
+    }
+  }
+
+  static bool is_leaf_outside(const Tensor& real) {
+    const TracePause pause;
+    return autograd::is_leaf(real);
+  }
+
+  void collect_layouts() {
+    for (uint32_t i = 0; i < tracer_.inputs().size(); ++i) {
+      const PathInput& input = tracer_.inputs()[i];
+      if (!input.fake.defined() || input.source.kind == InputSource::Kind::Line ||
+          input.source.kind == InputSource::Kind::Tangent)
+        continue;
+      const FakeSlot& slot = FakeSlot::of(input.fake);
+      if (slot.storage->input != i || !slot.chain) continue;
+      effects_.layout_writes.push_back({i, steps_of(slot), input.fake->made_at});
+    }
+  }
+
+  // The memory of inputs that in-place ops changed.
+  void collect_writes() {
+    for (uint32_t i = 0; i < tracer_.inputs().size(); ++i) {
+      const PathInput& input = tracer_.inputs()[i];
+      if (!input.fake.defined()) continue;
+      FakeSlot& slot = FakeSlot::of(input.fake);
+      FakeStorage& storage = *slot.storage;
+      if (storage.input != i || !storage.is_written) continue;
+      // Where the tensor took another layout, the memory is written as it was.
+      const bool is_whole = !slot.chain;
+      InputWrite write{i, 0, is_whole && input.fake->is_rewritten && input.fake->needs_grad(),
+                       storage.written_at};
+      if (is_whole) {
+        write.output = output(input.fake);
+      } else {
+        effects_.outputs.push_back(storage.base);
+        fakes_.push_back(Tensor());
+        write.output = static_cast<uint32_t>(fakes_.size() - 1);
+      }
+      effects_.writes.push_back(write);
+    }
+  }
+
+  // The joint graph: the ordinary engine runs on the fakes. Note [Backward of a path]
+  void record_backward() {
+    std::vector<Tensor> roots;
+    if (grad_mode_enabled() || tracer_.used_grad_mode()) {
+      const auto add = [&](const Tensor& fake, Root root) {
+        if (!fake.defined() || !fake->needs_grad() || autograd::is_leaf(fake)) return;
+        effects_.differentiable.push_back(root);
+        roots.push_back(fake);
+      };
+      for (uint32_t i = 0; i < fakes_.size(); ++i) {
+        const bool is_returned = std::any_of(
+            effects_.tensors.begin(), effects_.tensors.end(),
+            [&](const OutputPlan& p) { return p.kind == OutputPlan::Kind::Fresh && p.index == i; });
+        const bool is_recorded =
+            std::any_of(effects_.writes.begin(), effects_.writes.end(),
+                        [&](const InputWrite& w) { return w.output == i && w.is_recorded; });
+        if (is_returned || is_recorded) add(fakes_[i], {false, i});
+      }
+      // A view of an input is made outside, but its gradient goes through here, where the function may have used it too.
+      for (uint32_t i = 0; i < effects_.tensors.size(); ++i)
+        if (effects_.tensors[i].kind == OutputPlan::Kind::View && effects_.tensors[i].requires_grad)
+          add(results_[i], {true, i});
+      effects_.views.assign(results_.size(), kNoValue);
+      for (const Root root : effects_.differentiable)
+        if (root.is_result) effects_.views[root.index] = tracer_.value_of(results_[root.index]);
+    }
+    if (roots.empty()) return;
+    std::vector<uint32_t> inputs;
+    for (uint32_t i = 0; i < tracer_.inputs().size(); ++i)
+      if (tracer_.inputs()[i].entry) inputs.push_back(i);
+    std::vector<Tensor> tangents;
+    for (size_t k = 0; k < roots.size(); ++k) {
+      tracer_.shapes().settle(roots[k]->layout);
+      tangents.push_back(tracer_.add_tangent(static_cast<uint32_t>(k),
+                                             {roots[k]->layout.sizes, roots[k]->dtype, roots[k]->device}));
+      effects_.tangents.push_back(tracer_.value_of(tangents.back()));
+    }
+    if (inputs.empty()) return;
+    // Undefined gradients are no zeros: 0 times infinity is NaN. Where few outputs differ, each has a pullback of its own.
+    const size_t count = roots.size();
+    std::vector<Parts> all;
+    all.push_back(record_pullback(std::vector<bool>(count, true), roots, inputs, tangents));
+    for (size_t k = 0; count > 1 && count <= kMaxPullbacks && k < count; ++k) {
+      std::vector<bool> mask(count, false);
+      mask[k] = true;
+      all.push_back(record_pullback(std::move(mask), roots, inputs, tangents));
+    }
+    // One edge for each part, so that the engine outside adds them up in eager's order, between what else arrives there.
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      size_t most = 0;
+      for (const Parts& parts : all) most = std::max(most, parts.empty() ? 0 : parts[i].size());
+      for (size_t k = 0; k < most; ++k) {
+        effects_.wanted.push_back(inputs[i]);
+        for (size_t p = 0; p < all.size(); ++p)
+          effects_.pullbacks[p].gradients.push_back(!all[p].empty() && k < all[p][i].size() ? all[p][i][k]
+                                                                                            : kNoValue);
+      }
+    }
+  }
+
+  using Parts = std::vector<std::vector<ValueId>>;  // by input; empty after an error
+
+  Parts record_pullback(std::vector<bool> mask, const std::vector<Tensor>& roots,
+                        const std::vector<uint32_t>& inputs, const std::vector<Tensor>& tangents) {
+    Graph& graph = tracer_.graph();
+    Pullback pullback;
+    pullback.begin = static_cast<NodeId>(graph.nodes.size());
+    const size_t num_values = graph.values.size();
+    std::vector<autograd::Root> from;
+    for (size_t k = 0; k < mask.size(); ++k)
+      if (mask[k]) from.push_back({autograd::gradient_edge(roots[k]), tangents[k]});
+    std::vector<autograd::Target> targets;
+    for (const uint32_t input : inputs) targets.push_back({tracer_.inputs()[input].entry, {}});
+    Parts parts(inputs.size());
+    try {
+      autograd::walk(from, targets, {.retain_graph = true, .accumulate = false, .keeps_parts = true});
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        std::vector<Tensor>& given = targets[i].parts;
+        if (given.size() > kMaxParts) {
+          Tensor sum = given[0];
+          for (size_t k = 1; k < given.size(); ++k) sum = sum + given[k];
+          given.assign(1, sum);
+        }
+        for (const Tensor& part : given) parts[i].push_back(tracer_.value_of(part));
+      }
+    } catch (const Error& error) {
+      // Eager raises it in backward, which may never be called.
+      pullback.error = error.what();
+      graph.nodes.resize(pullback.begin);
+      graph.values.resize(num_values);
+      parts.clear();
+    }
+    pullback.end = static_cast<NodeId>(graph.nodes.size());
+    pullback.mask = std::move(mask);
+    effects_.pullbacks.push_back(std::move(pullback));
+    return parts;
+  }
+
+  Tracer& tracer_;
+  Effects& effects_;
+  std::vector<Tensor> fakes_;    // by output
+  std::vector<Tensor> results_;  // by tensor leaf of the result
+};
+
+}  // namespace
+
+Effects collect_effects(Tracer& tracer, const ResultLeaves& results) {
+  Effects effects;
+  Collector(tracer, effects).collect(results);
+  return effects;
+}
+
+void check_nothing_escaped(const Tracer& tracer) {
+  const TensorImpl* escaped = tracer.find_escaped();
+  if (escaped == nullptr) return;
+  const std::string place = weft::to_string(escaped->made_at);
+  detail::throw_error(detail::concat(
+      "compile: the tensor ", SizesView(escaped->layout.sizes), " ", escaped->dtype, " that ",
+      escaped->made_by != nullptr ? escaped->made_by->name() : "an op", " made", place.empty() ? "" : " at ",
+      place,
+      " is still held after the function has returned (stored in a member or a captured variable), where it "
+      "has no "
+      "data; return it, or keep such state in a tensor made outside and write into that (copy_)"));
+}
+
+}  // namespace weft::compiler
