@@ -10,13 +10,18 @@
 namespace weft::autograd {
 namespace {
 
+thread_local uint64_t num_made = 0;
+
 bool contains(const variable_list& list, const Tensor& x) {
   return std::any_of(list.begin(), list.end(), [&](const Tensor& y) { return y.is_same(x); });
 }
 
 }  // namespace
 
+uint64_t num_function_nodes() { return num_made; }
+
 FunctionNode::FunctionNode(const std::type_info& type) {
+  ++num_made;
   int status = 0;
   char* readable = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
   name_ = status == 0 ? readable : type.name();

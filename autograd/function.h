@@ -75,6 +75,9 @@ class AutogradContext {
   FunctionNode* node_ = nullptr;
 };
 
+// How many steps of user-defined functions this thread has made.
+uint64_t num_function_nodes();
+
 class FunctionNode : public Node {
  public:
   explicit FunctionNode(const std::type_info& type);

@@ -16,7 +16,7 @@ Tensor& Tensor::requires_grad_(bool value) {
   if (value == x.needs_grad()) return *this;
   WEFT_CHECK(current_trace() == nullptr || x.is_fake, "requires_grad_: ", weft::describe(*this),
              " was made outside of the compiled function that changes it; call requires_grad_() before");
-  if (!x.is_fake) bump_state_epoch();
+  if (x.is_captured.load(std::memory_order_relaxed)) bump_state_epoch();
   if (!value) {
     WEFT_CHECK(autograd::is_leaf(*this), "requires_grad_(false): ", weft::describe(*this),
                " was made by a recorded op; use detach() for a tensor without history");

@@ -209,7 +209,7 @@ void become(const Op& op, const Tensor& given, const Tensor& view, SourceLocatio
   self->numel = view->numel;
   self->is_contiguous = view->is_contiguous;
   if (view->trace != nullptr) self->trace = view->trace->share(*self.impl());
-  else bump_state_epoch();  // a compiled function may have captured self
+  else if (self->is_captured.load(std::memory_order_relaxed)) bump_state_epoch();
 }
 
 TraceHook*& current_trace() {

@@ -2,6 +2,7 @@
 // Needs storage, layout, scalar, device; the methods call the functions of functions.h.
 #pragma once
 
+#include <atomic>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -42,6 +43,8 @@ struct TensorImpl : RefCounted<TensorImpl> {
   Device device;
   bool is_contiguous = false;  // kept for real tensors
   bool is_fake = false;        // a tensor of a trace: sizes without data
+  // A compiled function holds it: changing what it is (not its values) moves the state epoch.
+  std::atomic<bool> is_captured{false};
   // Kept by the tape. A gradient flows to or through this tensor; an in-place op gave it its history.
   bool requires_grad = false;
   bool is_rewritten = false;

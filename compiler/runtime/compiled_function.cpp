@@ -363,7 +363,10 @@ void CompiledFunction::Impl::miss(const ArgumentLeaves& leaves, Callee& callee, 
   if (path.needs_follow) start_following("it reads a native floating number, which may differ at each call");
   if (path.nodes.size() > kMaxDepth)
     start_following(weft::detail::concat("its path has ", path.nodes.size(), " segments"));
-  last_numbers = path.tracer->plain_numbers();
+  {
+    const std::lock_guard numbers(follow_mutex);
+    last_numbers = path.tracer->plain_numbers();
+  }
   link(path, 0);
   entry->branch = make_branch(path, 0, leaves, callee);
   add(std::move(entry), failure);

@@ -7,6 +7,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
 #include "compiler/runtime/frame.h"
+#include "compiler/runtime/stats.h"
 
 namespace weft::compiler {
 namespace {
@@ -91,13 +92,21 @@ class CompiledNode final : public autograd::Node {
 
   const Plan& plan_of(PathBackward::Program& program) {
     const std::lock_guard lock(backward_->mutex);
-    if (program.plan == nullptr)
+    if (program.plan == nullptr) {
+      // Passes add expressions, while other threads run forward graphs over the tables that this one shares.
+      program.graph.expressions = std::make_shared<Expressions>(*program.graph.expressions);
       program.plan = std::make_shared<const Plan>(program.graph, *backward_->backend);
+      count(Count::Compilation);
+    }
     return *program.plan;
   }
 
   void differentiate_again(autograd::Step& step, const std::vector<Tensor>& tangents) {
     check_kept(!is_released_);
+    WEFT_CHECK(!backward_->has_functions, "backward: ", name(),
+               " applies a user-defined autograd::Function, so its gradient cannot be differentiated again "
+               "from outside, nor "
+               "taken of a choice among more than four outputs; call grad() inside the compiled function");
     const bool create_graph = grad_mode_enabled();
     const AutoGradMode on(true);
     std::vector<ValueId> values;

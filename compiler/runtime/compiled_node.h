@@ -22,6 +22,7 @@ struct PathBackward {
   std::vector<uint32_t> path_inputs;  // by input of `path`: the path input, or kNoInput where it is not kept
   std::vector<Root> differentiable;   // by tangent
   std::vector<uint32_t> wanted;       // by gradient: path input
+  bool has_functions = false;            // user-defined ones
   std::vector<Slot> saved;            // what the backward graphs read beside the tangents
   struct Read {
     bool is_tangent;

@@ -119,6 +119,7 @@ std::shared_ptr<PathBackward> TraceRun::make_backward(const Effects& effects,
   backward->where = where_;
   backward->path = path;
   backward->forward_end = effects.forward_end;
+  backward->has_functions = effects.has_functions;
   backward->differentiable = effects.differentiable;
   backward->wanted = effects.wanted;
   backward->backend = &options_.backend;

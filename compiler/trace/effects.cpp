@@ -171,6 +171,8 @@ class Collector {
         if (root.is_result) effects_.views[root.index] = tracer_.value_of(results_[root.index]);
     }
     if (roots.empty()) return;
+    effects_.has_functions = tracer_.has_functions();
+    check_no_kept_gradients();
     std::vector<uint32_t> inputs;
     for (uint32_t i = 0; i < tracer_.inputs().size(); ++i)
       if (tracer_.inputs()[i].entry) inputs.push_back(i);
@@ -201,6 +203,19 @@ class Collector {
           effects_.pullbacks[p].gradients.push_back(!all[p].empty() && k < all[p][i].size() ? all[p][i][k]
                                                                                             : kNoValue);
       }
+    }
+  }
+
+  // The gradient of an intermediate flows inside the function, where nobody outside can see it.
+  void check_no_kept_gradients() const {
+    for (const FakeSlot* slot = tracer_.life()->first; slot != nullptr; slot = slot->next()) {
+      const auto* tape = static_cast<const autograd::Tape*>(slot->owner().tape.get());
+      WEFT_CHECK(tape == nullptr || !tape->retains_grad, "retain_grad: the gradient of the ",
+                 slot->owner().made_by != nullptr ? slot->owner().made_by->name() : "tensor",
+                 " result made at ", weft::to_string(slot->owner().made_at),
+                 " flows inside the compiled function, where a backward() from outside cannot keep it; call "
+                 "backward() "
+                 "inside the function, or take autograd::grad with respect to it");
     }
   }
 

@@ -85,6 +85,7 @@ struct Effects {
   std::vector<uint32_t> wanted;     // the path inputs that it leads to
   std::vector<ValueId> tangents;    // by differentiable
   std::vector<Pullback> pullbacks;  // the one of all tangents first
+  bool has_functions = false;  // user-defined ones, whose backward the graph alone does not know
   NodeId forward_end = 0;           // nodes behind it belong to pullbacks
 };
 

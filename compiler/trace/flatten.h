@@ -247,6 +247,8 @@ struct CollectArguments : Unnamed {
   template <class T>
   void number(NumberLeaf::Kind kind, const T& value) {
     leaves.numbers.push_back({kind, number_of(value)});
+    // The category of a number that may have any decides what dtypes come out.
+    if constexpr (std::is_same_v<T, Scalar>) word(static_cast<uint64_t>(value.category()));
   }
   void word(uint64_t w) { leaves.structure = mix(leaves.structure, w); }
   void word(std::string_view text) { word(hash_of_text(text)); }

@@ -148,6 +148,7 @@ class SymPrinter {
 }  // namespace
 
 SymTable::SymTable() : store_(std::make_unique<SymStore>()) {}
+SymTable::SymTable(const SymTable& other) : store_(std::make_unique<SymStore>(*other.store_)) {}
 SymTable::~SymTable() = default;
 
 Sym SymTable::add_symbol(Symbol symbol) { return store_->add_symbol(std::move(symbol)); }

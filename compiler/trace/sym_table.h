@@ -34,7 +34,8 @@ class SymTable {
  public:
   SymTable();
   ~SymTable();
-  SymTable(const SymTable&) = delete;
+  // The same expressions under the same ids, which may then differ: for whoever adds some while others evaluate.
+  SymTable(const SymTable& other);
   SymTable& operator=(const SymTable&) = delete;
 
   // A new symbol, as an expression.

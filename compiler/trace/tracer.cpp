@@ -116,8 +116,16 @@ void Tracer::follow_gradient(PathInput& input) {
     const TracePause pause;
     is_leaf = autograd::is_leaf(input.real);
   }
-  if (is_leaf) input.fake.requires_grad_();
-  else autograd::set_producer(input.fake, make_intrusive<EntryNode>(input.fake), 0);
+  if (is_leaf) {
+    input.fake.requires_grad_();
+    // A backward inside the function runs the hooks that were set outside; parts of gradients leave before they run.
+    const autograd::Node& accumulator = *autograd::tape_of(input.real)->accumulator;
+    if (accumulator.hooks != nullptr) {
+      autograd::Node& own = *autograd::tape_of(input.fake)->accumulator;
+      own.hooks = std::make_unique<autograd::Hooks>();
+      own.hooks->entries = accumulator.hooks->entries;
+    }
+  } else autograd::set_producer(input.fake, make_intrusive<EntryNode>(input.fake), 0);
   input.entry = autograd::gradient_edge(input.fake);
 }
 
@@ -183,6 +191,7 @@ const Tensor& Tracer::stand_in(const Tensor& x) {
   }
   const auto known = input_of_tensor_.find(x.impl());
   if (known != input_of_tensor_.end()) return inputs_[known->second].fake;
+  x->is_captured.store(true, std::memory_order_relaxed);
   std::string name = detail::concat("captured", inputs_.size());
   return lift(x, {InputSource::Kind::Captured, 0}, std::move(name));
 }

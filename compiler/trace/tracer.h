@@ -5,6 +5,7 @@
 #include <deque>
 #include <unordered_map>
 
+#include "autograd/function.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "compiler/trace/fake.h"
@@ -131,6 +132,8 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   bool traced_grad_mode() const { return traced_grad_mode_; }
   // Whether the tensor lies in a line.
   bool is_in_line(const Tensor& real) const { return lines_.contains(real->storage.get()); }
+  // Whether user-defined functions of the tape were applied.
+  bool has_functions() const { return autograd::num_function_nodes() != functions_before_; }
   bool is_used(uint32_t input) const { return used_[input]; }
 
   // The value of a fake tensor now; emits the views that lead to it. Note [Functional values]
@@ -218,6 +221,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   Sym counters_ = Sym::from_int(0);
   std::optional<RandomStream> stream_;  // of this segment
   Place place_;
+  uint64_t functions_before_ = autograd::num_function_nodes();
   bool used_grad_mode_ = false, traced_grad_mode_ = grad_mode_enabled();
 };
 
