@@ -191,6 +191,12 @@ const Op& OpTable::get(std::string_view name) const {
   return *op;
 }
 
+Op& OpTable::mutable_op(std::string_view name) {
+  const auto found = by_name_.find(name);
+  WEFT_ASSERT(found != by_name_.end(), "op '", name, "' does not exist");
+  return *found->second;
+}
+
 std::vector<const Op*> OpTable::all() const {
   std::vector<const Op*> result;
   for (const auto& op : ops_) result.push_back(op.get());

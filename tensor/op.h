@@ -186,6 +186,25 @@ struct GradRule {
   int derived_scale = -1;       // pointwise: the formula is dy (0), or dy times this slot (-1: neither)
 };
 
+// ---- Algebra --------------------------------------------------------------------------------------------------------
+
+// What rewriting may rely on. Each fact holds bit for bit in every dtype, for -0, infinities and NaN (which equals any NaN)
+// too, as long as the result has the dtype of the operand that takes its place. tests/harness holds the table to it.
+struct Algebra {
+  // With `number` in `slot`, and the default in every further slot, the result is operand `gives`. -0.0 is not 0.0.
+  struct Identity {
+    int slot;
+    double number;
+    int gives;
+  };
+  SmallVector<Identity, 2> identities;
+  bool is_commutative = false;  // the first two operands may change places
+  bool is_involution = false;   // f(f(x)) is x
+  bool is_idempotent = false;   // f(f(x, …), …) is f(x, …)
+  bool is_choice = false;       // operand 0 decides between operands 1 (where it is not 0) and 2
+  bool is_fill = false;         // every element is the number in operand 0
+};
+
 // ---- The op ---------------------------------------------------------------------------------------------------------
 
 struct PointwiseRule;  // tensor/ops/pointwise_rule.h
@@ -229,6 +248,9 @@ class Op {
   std::vector<GradRule> grads;  // by operand; a TensorList op has one for all
   bool is_random = false;       // draws from a generator
   bool data_dependent = false;  // result sizes depend on values
+  bool has_effect =
+      false;  // must run on every call, even if nobody reads what it gives: prints, calls the host
+  Algebra algebra;
   Samples samples;
 };
 
@@ -244,6 +266,8 @@ class OpTable {
   const Op& get(std::string_view name) const;
   std::vector<const Op*> all() const;
   Op& add(std::unique_ptr<Op> op);
+  // For entries that are completed after they were added.
+  Op& mutable_op(std::string_view name);
 
  private:
   std::deque<std::unique_ptr<Op>> ops_;

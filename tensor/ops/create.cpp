@@ -208,6 +208,7 @@ void register_create_ops(OpTable& table) {
         "full(SymInt[] size, Number fill_value, *, ScalarType? dtype=None, Device? device=None, "
         "SymInt[]? stride=None) -> Tensor",
         Kind::Create)
+      .fill()
       .infer([](const Call& call) { return infer_filled(call, call.operands[0].scalar.dtype()); })
       .cpu([](const Call& call, std::span<Tensor> outputs) {
         if (!call.attr(3).is_none()) check_strides(outputs[0], call.name());

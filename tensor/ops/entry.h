@@ -284,6 +284,11 @@ class Entry {
     op_.is_random = true;
     return *this;
   }
+  // Every element is the number in operand 0.
+  Entry& fill() {
+    op_.algebra.is_fill = true;
+    return *this;
+  }
   Entry& data_dependent() {
     op_.data_dependent = true;
     return *this;

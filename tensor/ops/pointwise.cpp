@@ -51,6 +51,36 @@ class EntryTable {
     Op& op_;
   };
 
+  // Adds to the facts of an entry.
+  class Facts {
+   public:
+    explicit Facts(Algebra& algebra) : algebra_(algebra) {}
+    Facts& identity(int slot, double number, int gives) {
+      algebra_.identities.push_back({slot, number, gives});
+      return *this;
+    }
+    Facts& commutative() {
+      algebra_.is_commutative = true;
+      return *this;
+    }
+    Facts& involution() {
+      algebra_.is_involution = true;
+      return *this;
+    }
+    Facts& idempotent() {
+      algebra_.is_idempotent = true;
+      return *this;
+    }
+    Facts& choice() {
+      algebra_.is_choice = true;
+      return *this;
+    }
+
+   private:
+    Algebra& algebra_;
+  };
+  Facts facts(std::string_view op) { return Facts(table_.mutable_op(op).algebra); }
+
   template <Promote P, class Body, class... GradBodies>
   Entry pointwise(const char* schema, PromoteTag<P>, Body, Grads<GradBodies...> grads = Grads<>{},
                   Samples samples = {}) {

@@ -51,6 +51,14 @@ class KernelTable {
     Entry& divisor(int) { return *this; }
     Entry& nonzero() { return *this; }
   };
+  struct Facts {
+    Facts& identity(int, double, int) { return *this; }
+    Facts& commutative() { return *this; }
+    Facts& involution() { return *this; }
+    Facts& idempotent() { return *this; }
+    Facts& choice() { return *this; }
+  };
+  Facts facts(const char*) { return {}; }
 
   template <Promote P, class Body, class... GradBodies>
   Entry pointwise(const char*, PromoteTag<P>, Body, Grads<GradBodies...> = Grads<>{}, Samples = {}) {

@@ -2,8 +2,11 @@
 // Place: included by pointwise.cpp (entries, decompositions, gradients) and by pointwise.isa.cpp (kernels per
 // instruction set); `Table` decides which of these is built. Adding an op: its entry here, its declaration in functions.h.
 //
-// A gradient body takes (dy, operands…, result). What it does not read is not saved for backward.
+// A gradient body takes (dy, operands…, result). What it does not read is not saved for backward. The facts of an op,
+// identity(slot, number, gives) and the like, are those of struct Algebra.
 #pragma once
+
+#include <limits>
 
 #include "tensor/ops/pointwise_table.h"
 
@@ -11,21 +14,25 @@ namespace weft {
 
 template <class Table>
 void declare_arithmetic_ops(Table& table) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
   // a + alpha · b
   table.pointwise(
       "add(Value a, Value b, *, Number alpha=1) -> Tensor", common,
       [](auto a, auto b, auto alpha) { return a + alpha * b; },
       Grads{[](auto dy, auto, auto, auto, auto) { return dy; },
             [](auto dy, auto, auto, auto alpha, auto) { return dy * alpha; }});
+  table.facts("add").identity(1, -0.0, 0);
   table.pointwise(
       "sub(Value a, Value b, *, Number alpha=1) -> Tensor", common,
       [](auto a, auto b, auto alpha) { return a - alpha * b; },
       Grads{[](auto dy, auto, auto, auto, auto) { return dy; },
             [](auto dy, auto, auto, auto alpha, auto) { return -(dy * alpha); }});
+  table.facts("sub").identity(1, 0.0, 0);
   table.pointwise(
       "mul(Value a, Value b) -> Tensor", common, [](auto a, auto b) { return a * b; },
       Grads{[](auto dy, auto, auto b, auto) { return dy * b; },
             [](auto dy, auto a, auto, auto) { return dy * a; }});
+  table.facts("mul").identity(0, 1, 1).identity(1, 1, 0).commutative();
   // True division: integers give the default float.
   table
       .pointwise(
@@ -33,6 +40,7 @@ void declare_arithmetic_ops(Table& table) {
           Grads{[](auto dy, auto, auto b, auto) { return dy / b; },
                 [](auto dy, auto a, auto b, auto) { return -dy * (a / b / b); }})
       .nonzero();
+  table.facts("true_divide").identity(1, 1, 0);
   // Toward minus infinity; a zero divisor is an Error for integers.
   table
       .pointwise(
@@ -71,11 +79,13 @@ void declare_arithmetic_ops(Table& table) {
       Grads{[](auto dy, auto a, auto b, auto) { return where(a < b, 0, where(a == b, dy * 0.5, dy)); },
             [](auto dy, auto a, auto b, auto) { return where(b < a, 0, where(a == b, dy * 0.5, dy)); }},
       Samples{.distinct = true});
+  table.facts("maximum").identity(0, -inf, 1).identity(1, -inf, 0);
   table.pointwise(
       "minimum(Value a, Value b) -> Tensor", common, [](auto a, auto b) { return minimum(a, b); },
       Grads{[](auto dy, auto a, auto b, auto) { return where(a > b, 0, where(a == b, dy * 0.5, dy)); },
             [](auto dy, auto a, auto b, auto) { return where(b > a, 0, where(a == b, dy * 0.5, dy)); }},
       Samples{.distinct = true});
+  table.facts("minimum").identity(0, inf, 1).identity(1, inf, 0);
   // The other operand where one is NaN.
   table.pointwise(
       "fmax(Value a, Value b) -> Tensor", common,
@@ -128,6 +138,7 @@ void declare_arithmetic_ops(Table& table) {
       [](auto condition, auto a, auto b) { return where(condition != 0, a, b); },
       Grads{no_grad, [](auto dy, auto condition, auto, auto, auto) { return where(condition != 0, dy, 0); },
             [](auto dy, auto condition, auto, auto, auto) { return where(condition != 0, 0, dy); }});
+  table.facts("where").choice();
   // start + weight · (end - start), from whichever end is nearer.
   table.pointwise(
       "lerp(Tensor start, Tensor end, Value weight) -> Tensor", floating,
@@ -165,11 +176,13 @@ void declare_arithmetic_ops(Table& table) {
       Grads{[](auto dy, auto x, auto low, auto) { return where(x >= low, dy, 0); },
             [](auto dy, auto x, auto low, auto) { return where(x < low, dy, 0); }},
       Samples{.distinct = true});
+  table.facts("clamp_min").identity(1, -inf, 0).idempotent();
   table.pointwise(
       "clamp_max(Tensor x, Value max) -> Tensor", common, [](auto x, auto high) { return minimum(x, high); },
       Grads{[](auto dy, auto x, auto high, auto) { return where(x <= high, dy, 0); },
             [](auto dy, auto x, auto high, auto) { return where(x > high, dy, 0); }},
       Samples{.distinct = true});
+  table.facts("clamp_max").identity(1, inf, 0).idempotent();
   // Between both bounds; the upper one wins where they cross.
   table.pointwise(
       "clamp_both(Tensor x, Value min, Value max) -> Tensor", common,
@@ -181,23 +194,30 @@ void declare_arithmetic_ops(Table& table) {
             return where((x > high) || (high < low), dy, 0);
           }},
       Samples{.distinct = true});
+  table.facts("clamp_both").idempotent();
 }
 
 template <class Table>
 void declare_comparison_ops(Table& table) {
   table.pointwise("eq(Value a, Value b) -> Tensor", predicate, [](auto a, auto b) { return a == b; });
+  table.facts("eq").identity(0, 1, 1).identity(1, 1, 0).commutative();
   table.pointwise("ne(Value a, Value b) -> Tensor", predicate, [](auto a, auto b) { return a != b; });
+  table.facts("ne").identity(0, 0, 1).identity(1, 0, 0).commutative();
   table.pointwise("lt(Value a, Value b) -> Tensor", predicate, [](auto a, auto b) { return a < b; });
   table.pointwise("le(Value a, Value b) -> Tensor", predicate, [](auto a, auto b) { return a <= b; });
   table.pointwise("gt(Value a, Value b) -> Tensor", predicate, [](auto a, auto b) { return a > b; });
   table.pointwise("ge(Value a, Value b) -> Tensor", predicate, [](auto a, auto b) { return a >= b; });
   table.pointwise("logical_and(Value a, Value b) -> Tensor", predicate,
                   [](auto a, auto b) { return (a != 0) && (b != 0); });
+  table.facts("logical_and").identity(0, 1, 1).identity(1, 1, 0).commutative();
   table.pointwise("logical_or(Value a, Value b) -> Tensor", predicate,
                   [](auto a, auto b) { return (a != 0) || (b != 0); });
+  table.facts("logical_or").identity(0, 0, 1).identity(1, 0, 0).commutative();
   table.pointwise("logical_xor(Value a, Value b) -> Tensor", predicate,
                   [](auto a, auto b) { return ((a != 0) && (b == 0)) || ((a == 0) && (b != 0)); });
+  table.facts("logical_xor").identity(0, 0, 1).identity(1, 0, 0).commutative();
   table.pointwise("logical_not(Tensor x) -> Tensor", predicate, [](auto x) { return x == 0; });
+  table.facts("logical_not").involution();
   table.pointwise("isnan(Tensor x) -> Tensor", predicate, [](auto x) { return is_nan(x); });
   // x - x is NaN for an infinity and 0 for a finite number, integers included.
   table.pointwise("isinf(Tensor x) -> Tensor", predicate, [](auto x) { return is_nan(x - x) && (x == x); });
@@ -206,12 +226,17 @@ void declare_comparison_ops(Table& table) {
                   [](auto x) { return copysign(constant_like(x, 1), x) < 0; });
 
   table.pointwise("bitwise_and(Value a, Value b) -> Tensor", integral, [](auto a, auto b) { return a & b; });
+  table.facts("bitwise_and").identity(0, -1, 1).identity(1, -1, 0).commutative();
   table.pointwise("bitwise_or(Value a, Value b) -> Tensor", integral, [](auto a, auto b) { return a | b; });
+  table.facts("bitwise_or").identity(0, 0, 1).identity(1, 0, 0).commutative();
   table.pointwise("bitwise_xor(Value a, Value b) -> Tensor", integral, [](auto a, auto b) { return a ^ b; });
+  table.facts("bitwise_xor").identity(0, 0, 1).identity(1, 0, 0).commutative();
   table.pointwise("bitwise_left_shift(Value a, Value b) -> Tensor", integral,
                   [](auto a, auto b) { return a << b; });
+  table.facts("bitwise_left_shift").identity(1, 0, 0);
   table.pointwise("bitwise_right_shift(Value a, Value b) -> Tensor", integral,
                   [](auto a, auto b) { return a >> b; });
+  table.facts("bitwise_right_shift").identity(1, 0, 0);
 }
 
 template <class Table>
@@ -220,23 +245,30 @@ void declare_math_ops(Table& table) {
   table.pointwise(
       "neg(Tensor x) -> Tensor", common, [](auto x) { return -x; },
       Grads{[](auto dy, auto, auto) { return -dy; }});
+  table.facts("neg").involution();
   table.pointwise(
       "abs(Tensor x) -> Tensor", common, [](auto x) { return abs(x); },
       Grads{[](auto dy, auto x, auto) { return where(x > 0, dy, where(x < 0, -dy, 0)); }});
+  table.facts("abs").idempotent();
   // NaN has the sign 0, as in PyTorch.
   table.pointwise(
       "sign(Tensor x) -> Tensor", common,
       [](auto x) { return where(x > 0, constant_like(x, 1), where(x < 0, constant_like(x, -1), 0)); },
       Grads{zero_grad});
+  table.facts("sign").idempotent();
   table.pointwise(
       "floor(Tensor x) -> Tensor", common, [](auto x) { return floor(x); }, Grads{zero_grad}, away);
+  table.facts("floor").idempotent();
   table.pointwise(
       "ceil(Tensor x) -> Tensor", common, [](auto x) { return ceil(x); }, Grads{zero_grad}, away);
+  table.facts("ceil").idempotent();
   table.pointwise(
       "trunc(Tensor x) -> Tensor", common, [](auto x) { return trunc(x); }, Grads{zero_grad}, away);
+  table.facts("trunc").idempotent();
   // Half to even.
   table.pointwise(
       "round(Tensor x) -> Tensor", common, [](auto x) { return round_even(x); }, Grads{zero_grad}, away);
+  table.facts("round").idempotent();
   table.pointwise(
       "frac(Tensor x) -> Tensor", common, [](auto x) { return x - trunc(x); },
       Grads{[](auto dy, auto, auto) { return dy; }}, away);
@@ -370,15 +402,18 @@ void declare_activation_ops(Table& table) {
   table.pointwise(
       "relu(Tensor x) -> Tensor", common, [](auto x) { return maximum(x, 0); },
       Grads{[](auto dy, auto, auto out) { return where(out <= 0, 0, dy); }}, kinked);
+  table.facts("relu").idempotent();
   table.pointwise(
       "relu6(Tensor x) -> Tensor", common, [](auto x) { return minimum(maximum(x, 0), 6); },
       Grads{[](auto dy, auto x, auto) { return where((x <= 0) || (x >= 6), 0, dy); }}, kinked);
+  table.facts("relu6").idempotent();
   table.pointwise(
       "hardtanh(Tensor x, Number min_val=-1.0, Number max_val=1.0) -> Tensor", common,
       [](auto x, auto low, auto high) { return minimum(maximum(x, low), high); },
       Grads{
           [](auto dy, auto x, auto low, auto high, auto) { return where((x <= low) || (x >= high), 0, dy); }},
       kinked);
+  table.facts("hardtanh").idempotent();
   table.pointwise(
       "leaky_relu(Tensor x, Number negative_slope=0.01) -> Tensor", floating,
       [](auto x, auto slope) { return where(x > 0, x, x * slope); },
