@@ -21,6 +21,7 @@ std::ostream& operator<<(std::ostream& out, const Attr& attr) {
         else if constexpr (std::is_same_v<T, bool>) out << (value ? "True" : "False");
         else if constexpr (std::is_same_v<T, std::string>) out << '"' << value << '"';
         else if constexpr (std::is_same_v<T, SymList>) out << SizesView(value);
+        else if constexpr (std::is_same_v<T, RoutinePtr>) value->print(out);
         else out << value;
       },
       attr.value());
@@ -57,6 +58,7 @@ ParamType parse_type(std::string_view type, bool optional, std::string_view sche
       {"ScalarType", ParamType::DType, ParamType::DType},
       {"Device", ParamType::Device, ParamType::Device},
       {"str", ParamType::String, ParamType::String},
+      {"Routine", ParamType::Routine, ParamType::Routine},
   };
   for (const Row& row : rows)
     if (row.text == type) return optional ? row.optional : row.plain;

@@ -29,6 +29,22 @@ const char* name_of(Kind kind);
 
 // ---- Attributes: what an op is told beside its operands ---------------------------------------------------------
 
+struct Call;
+
+// What a single call carries as its own program: the graphs of cond's arms, a function of the host. The op only says how it
+// is called. Immutable; nodes of graphs share it.
+class Routine {
+ public:
+  virtual ~Routine() = default;
+  virtual OutputSpecs infer(const Call& call) const = 0;
+  virtual void run(const Call& call, std::span<Tensor> outputs) const = 0;
+  // Equal texts mean that two routines do the same.
+  virtual std::string identity() const = 0;
+  // What a listing shows.
+  virtual void print(std::ostream& out) const = 0;
+};
+using RoutinePtr = std::shared_ptr<const Routine>;
+
 // One attribute value. None stands for an absent optional.
 class Attr {
  public:
@@ -45,6 +61,7 @@ class Attr {
   Attr(DimList value) : value_(std::move(value)) {}             // NOLINT
   Attr(std::string_view value) : value_(std::string(value)) {}  // NOLINT
   Attr(const char* value) : value_(std::string(value)) {}       // NOLINT
+  Attr(RoutinePtr value) : value_(std::move(value)) {}          // NOLINT
   template <class T>
   Attr(const std::optional<T>& value) {  // NOLINT
     if (value) *this = Attr(*value);
@@ -79,9 +96,10 @@ class Attr {
   const SymList& as_sizes() const { return as<SymList>(); }
   const DimList& as_dims() const { return as<DimList>(); }
   const std::string& as_string() const { return as<std::string>(); }
+  const Routine& as_routine() const { return *as<RoutinePtr>(); }
 
-  using Value =
-      std::variant<std::monostate, bool, Sym, double, Scalar, DType, Device, SymList, DimList, std::string>;
+  using Value = std::variant<std::monostate, bool, Sym, double, Scalar, DType, Device, SymList, DimList,
+                             std::string, RoutinePtr>;
   const Value& value() const { return value_; }
 
  private:
@@ -108,7 +126,8 @@ enum class ParamType : uint8_t {
   Sizes /* SymInt[] */,
   DType,
   Device,
-  String,  // attributes
+  String,
+  Routine,  // attributes
 };
 
 struct Param {
@@ -123,7 +142,7 @@ struct Param {
 
 // Parsed from text when the op is registered. Operand types: Tensor, Tensor?, Tensor[], Tensor?[], Value (a tensor or a
 // number), Value?, Number (a slot that takes a number only). Attribute types: bool, int, float, Scalar, int[] (dimensions),
-// SymInt[] (sizes), ScalarType, Device, str; each may end in `?`.
+// SymInt[] (sizes), ScalarType, Device, str, Routine; each may end in `?`.
 struct Schema {
   explicit Schema(std::string_view text);
 

@@ -110,6 +110,7 @@ class CanonicalForm {
     else if (attr.is<SymList>()) write_sizes(attr.as_sizes());
     else if (attr.is<std::string>())
       text_ += std::to_string(attr.as_string().size()) + '"' + attr.as_string();
+    else if (attr.is<RoutinePtr>()) text_ += attr.as_routine().identity();
     else text_ += weft::detail::concat(attr);
     text_ += '|';
   }

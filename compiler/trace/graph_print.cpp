@@ -127,7 +127,7 @@ class Printer {
       out_ << (k == 0 ? "%" : ", %") << node.first_output + k << ": ";
       print_type(graph_[node.first_output + k]);
     }
-    out_ << " = " << node.op->name() << '(';
+    out_ << (node.num_outputs == 0 ? "" : " = ") << node.op->name() << '(';
     const std::vector<Param>& params = node.op->schema.params;
     const char* separator = "";
     const auto begin = [&](const Param& param, bool is_named) {

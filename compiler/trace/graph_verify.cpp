@@ -85,7 +85,7 @@ class Verifier {
     const Op& op = *node.op;
     require_of(op.kind != Kind::Mutation && op.kind != Kind::Composite, n, "a ", name_of(op.kind),
                " is left in a functional graph of primitive ops");
-    require_of(!op.schema.returns_list && static_cast<uint32_t>(op.schema.num_outputs) == node.num_outputs, n,
+    require_of(op.schema.returns_list || static_cast<uint32_t>(op.schema.num_outputs) == node.num_outputs, n,
                "it has ", node.num_outputs, " results; the schema says ", op.schema.num_outputs);
     require_of(node.first_output + size_t{node.num_outputs} <= graph_.values.size(), n,
                "its results do not exist");
@@ -195,6 +195,7 @@ class Verifier {
       case ParamType::DType: return attr.is<DType>();
       case ParamType::Device: return attr.is<Device>();
       case ParamType::String: return attr.is<std::string>();
+      case ParamType::Routine: return attr.is<RoutinePtr>();
       default: return false;
     }
   }
