@@ -23,17 +23,18 @@ V erf_f32(V x) {
   return where(a < 1, near, copysign(far, x));
 }
 
+// erf(x)/x - 1 in z = x^2, |x| < 1, error 2^-63
+template <class V>
+inline V erf_near_tail_f64(V z) {
+  return polynomial(z, 5.960685338518456e-11, -1.13749557360685777e-9, 1.46603287227418273e-8,
+                    -1.63503962228645475e-7, 1.64610084778026943e-6, -0.0000149255957721809049,
+                    0.000120553311329558196, -0.000854832698142554209, 0.00522397762482843067,
+                    -0.0268661706450778751, 0.112837916709548845, -0.376126389031837482,
+                    0.128379167095512574);
+}
 template <class V>
 inline V erf_near_f64(V x) {
-  V z = x * x;
-  // erf(x)/x - 1 in x^2, |x| < 1, error 2^-63
-  return fma(
-      x,
-      polynomial(z, 5.960685338518456e-11, -1.13749557360685777e-9, 1.46603287227418273e-8,
-                 -1.63503962228645475e-7, 1.64610084778026943e-6, -0.0000149255957721809049,
-                 0.000120553311329558196, -0.000854832698142554209, 0.00522397762482843067,
-                 -0.0268661706450778751, 0.112837916709548845, -0.376126389031837482, 0.128379167095512574),
-      x);
+  return fma(x, erf_near_tail_f64(x * x), x);
 }
 // erfc a for a >= 1/2, its exponential underflowing as it should.
 template <class V>
@@ -47,13 +48,16 @@ inline V erfc_tail_f64(V a) {
                    -0.0000243981015746505479, 0.000150621599601568321, -0.000199256953521194415,
                    -0.000757773272076495106, 0.00503197001652070576, -0.0161977340600084431,
                    0.0371675155340032879, -0.06633036581204306, 0.093732834998522658, -0.101039066036311549,
-                   0.0680970542546887458, 0.0153796521026198609, -0.139621116840562488, 1.23299511862555251);
+                   0.0680970542546887458, 0.0153796521026198609, -0.139621116840562488) *
+        q;
+  constexpr double kStart = 1.23299511862555251;
+  V numerator = kStart + p, numerator_low = p - (numerator - kStart);
   // exp(-a^2) with both parts of the square; its 1 + p is multiplied out to save a rounding.
   auto [square, square_low] = two_product(a, a);
   V n = round_even(square * -kLog2E);
   V e = exp_remainder_f64(fma(n, -kLn2Low, fma(n, -kLn2High, -square)) - square_low);
-  V d = fma(a, 2, 1), d_low = exact_fma(a, V(2), 1 - d), g = p / d;
-  V g_low = (exact_fma(-g, d, p) - g * d_low) / d;
+  V d = fma(a, 2, 1), d_low = exact_fma(a, V(2), 1 - d), g = numerator / d;
+  V g_low = ((exact_fma(-g, d, numerator) + numerator_low) - g * d_low) / d;
   return scale_f64(g + fma(e, g, g_low), to_int(n));
 }
 template <class V>
