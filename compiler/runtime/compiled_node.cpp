@@ -151,17 +151,13 @@ class CompiledNode final : public autograd::Node {
 
 Intrusive<autograd::Node> connect(Frame& frame, const SegmentNode& node) {
   const PathBackward& backward = *node.backward;
-  const auto is_overwritten = [&](const Tensor& x) {
-    return std::any_of(node.effects.writes.begin(), node.effects.writes.end(), [&](const InputWrite& write) {
-      return frame.input(write.input)->storage == x->storage;
-    });
-  };
   std::vector<Tensor> saved;
   saved.reserve(backward.saved.size());
-  for (const Slot slot : backward.saved) {
+  for (size_t i = 0; i < backward.saved.size(); ++i) {
+    const Slot slot = backward.saved[i];
     const Tensor& tensor = frame.tensor(slot);
     // What is about to be overwritten is kept as it was; results are kept without their history, which leads here.
-    if (is_overwritten(tensor)) saved.push_back(autograd::copy_of(tensor.detach()));
+    if (backward.is_overwritten[i]) saved.push_back(autograd::copy_of(tensor.detach()));
     else saved.push_back(slot.is_carried ? autograd::share_data(tensor) : tensor);
   }
   auto step = make_intrusive<CompiledNode>(frame, node, std::move(saved));

@@ -22,8 +22,9 @@ struct PathBackward {
   std::vector<uint32_t> path_inputs;  // by input of `path`: the path input, or kNoInput where it is not kept
   std::vector<Root> differentiable;   // by tangent
   std::vector<uint32_t> wanted;       // by gradient: path input
-  bool has_functions = false;            // user-defined ones
+  bool has_functions = false;         // user-defined ones
   std::vector<Slot> saved;            // what the backward graphs read beside the tangents
+  std::vector<bool> is_overwritten;   // by saved: the call itself writes that memory
   struct Read {
     bool is_tangent;
     uint32_t index;  // of a tangent, or among `saved`

@@ -18,6 +18,13 @@ Tensor line_of(const Tensor& x) {
   return make_view(x, contiguous_layout<Sym>({Sym::from_int(length)}), x->dtype);
 }
 
+// Whether a gradient is there. Without the lock: who changes gradients while a function that reads them runs has a race
+// of his own.
+bool has_gradient(const Tensor& x) {
+  const autograd::Tape* tape = autograd::tape_of(x);
+  return tape != nullptr && tape->cell && tape->cell->grad.defined();
+}
+
 // Attributes with the values of this call.
 Attrs evaluated(const SegmentNode& node, const Frame& frame, const Attrs& attrs) {
   Attrs result = attrs;
@@ -196,7 +203,7 @@ bool Frame::fits(const Branch& branch, uint64_t global_word) {
       if (input.source.kind == InputSource::Kind::Argument) owner = leaves_.tensors[input.source.index];
       else if (input.held.defined()) owner = &input.held;
     }
-    if (owner != nullptr && owner->grad().defined() != fact.is_defined) return false;
+    if (owner != nullptr && has_gradient(*owner) != fact.is_defined) return false;
   }
   for (const SegmentNode::Input& input : branch.node->inputs) {
     // A captured tensor that nobody else holds has been replaced by another in the user's code.
@@ -251,10 +258,7 @@ void Frame::finish(const SegmentNode& node, Callee& callee) {
   for (const InputWrite& write : effects.writes) {
     const Tensor& value = tensor(node.outputs[write.output]);
     const AutoGradMode mode(write.is_recorded);
-    const bool is_at_risk =
-        std::any_of(effects.writes.begin(), effects.writes.end(),
-                    [&](const InputWrite& other) { return input(other.input)->storage == value->storage; });
-    values.push_back(is_at_risk ? clone(value, write.where) : value);
+    values.push_back(write.is_at_risk ? clone(value, write.where) : value);
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const InputWrite& write = effects.writes[i];

@@ -158,7 +158,29 @@ std::shared_ptr<PathBackward> TraceRun::make_backward(const Effects& effects,
   return backward;
 }
 
-void TraceRun::close_path(const Effects& effects, std::shared_ptr<const void> structure) {
+// Whether the value lies in the memory of an input that the call writes.
+bool TraceRun::is_written_memory(ValueId value, const Effects& effects) const {
+  const Graph& path = tracer_->graph();
+  while (path[value].node != kNoNode) {
+    const Node& made_by = path.nodes[path[value].node];
+    if (made_by.op->kind != Kind::View) return false;
+    value = made_by.operands[0].value;
+  }
+  const auto storage_of = [&](uint32_t input) -> const Storage* {
+    const PathInput& found = tracer_->inputs()[input];
+    if (found.source.kind == InputSource::Kind::Line)
+      return tracer_->inputs()[found.source.index].real->storage.get();
+    return found.real.defined() ? found.real->storage.get() : nullptr;
+  };
+  const Storage* storage = storage_of(tracer_->input_of(value));
+  return storage != nullptr &&
+         std::any_of(effects.writes.begin(), effects.writes.end(),
+                     [&](const InputWrite& write) { return storage_of(write.input) == storage; });
+}
+
+void TraceRun::close_path(Effects effects, std::shared_ptr<const void> structure) {
+  for (InputWrite& write : effects.writes)
+    write.is_at_risk = is_written_memory(effects.outputs[write.output], effects);
   const std::shared_ptr<SegmentNode> node = begin_segment();
   auto path = std::make_shared<const Graph>(tracer_->graph());
   std::vector<ValueId> saved;
@@ -171,7 +193,10 @@ void TraceRun::close_path(const Effects& effects, std::shared_ptr<const void> st
   node->effects = effects;
   for (const ValueId output : effects.outputs) node->outputs.push_back(slot_of(output));
   if (node->backward != nullptr)
-    for (const ValueId value : saved) node->backward->saved.push_back(slot_of(value));
+    for (const ValueId value : saved) {
+      node->backward->saved.push_back(slot_of(value));
+      node->backward->is_overwritten.push_back(is_written_memory(value, effects));
+    }
   node->structure = std::move(structure);
   path_.nodes.push_back(node);
 }

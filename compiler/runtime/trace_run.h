@@ -54,7 +54,8 @@ class TraceRun final : public BreakHandler {
   void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs);
   Slot slot_of(ValueId value) const;
   std::vector<ValueId> not_carried(std::span<const ValueId> values) const;
-  void close_path(const Effects& effects, std::shared_ptr<const void> structure);
+  void close_path(Effects effects, std::shared_ptr<const void> structure);
+  bool is_written_memory(ValueId value, const Effects& effects) const;
   std::shared_ptr<PathBackward> make_backward(const Effects& effects, std::shared_ptr<const Graph> path,
                                               std::vector<ValueId>& saved);
 

@@ -131,7 +131,7 @@ class Collector {
       if (storage.input != i || !storage.is_written) continue;
       // Where the tensor took another layout, the memory is written as it was.
       const bool is_whole = !slot.chain;
-      InputWrite write{i, 0, is_whole && input.fake->is_rewritten && input.fake->needs_grad(),
+      InputWrite write{i, 0, is_whole && input.fake->is_rewritten && input.fake->needs_grad(), false,
                        storage.written_at};
       if (is_whole) {
         write.output = output(input.fake);

@@ -33,6 +33,8 @@ struct OutputPlan {
 struct InputWrite {
   uint32_t input, output;
   bool is_recorded;  // the input takes the history of what is written
+  // What is written may be the memory of an input that is written too, and is copied before any of that.
+  bool is_at_risk = false;
   SourceLocation where;
 };
 
@@ -85,7 +87,7 @@ struct Effects {
   std::vector<uint32_t> wanted;     // the path inputs that it leads to
   std::vector<ValueId> tangents;    // by differentiable
   std::vector<Pullback> pullbacks;  // the one of all tangents first
-  bool has_functions = false;  // user-defined ones, whose backward the graph alone does not know
+  bool has_functions = false;       // user-defined ones, whose backward the graph alone does not know
   NodeId forward_end = 0;           // nodes behind it belong to pullbacks
 };
 
