@@ -96,7 +96,8 @@ class Checkpoint final : public SaveHook {
 
 variable_list checkpoint(std::function<variable_list(const variable_list&)> function,
                          const variable_list& inputs, SourceLocation where) {
-  if (!GradMode::is_enabled()) return function(inputs);
+  // What a compiled program saves and what it computes again is up to the compiler.
+  if (!GradMode::is_enabled() || current_trace() != nullptr) return function(inputs);
   const auto hook = make_intrusive<Checkpoint>(function, inputs, where);
   const Installed installed(hook.get());
   return function(inputs);

@@ -8,7 +8,8 @@ namespace weft::autograd {
 
 // Calls the function and returns its results, which have their usual gradients: also of what it captures, through grad() and
 // with create_graph. The function runs again in backward, with the default generator's numbers of the first time; it must do
-// the same computation then. Its inputs stay alive and must not be written.
+// the same computation then. Its inputs stay alive and must not be written. Inside a compiled function it is a plain call:
+// there the compiler decides what is kept.
 // Source: torch.utils.checkpoint.checkpoint with use_reentrant=False. Chen et al. 2016.
 variable_list checkpoint(std::function<variable_list(const variable_list&)> function,
                          const variable_list& inputs, WEFT_HERE);

@@ -67,8 +67,8 @@ AccumulateNode::AccumulateNode(const Tensor& leaf, Intrusive<GradCell> cell) : c
 void AccumulateNode::apply(Step& step) {
   Tensor gradient = std::move(step.grads[0]);
   if (!gradient.defined()) return;
-  const bool is_ours = !GradMode::is_enabled() && gradient.use_count() == 1 && gradient->storage != nullptr &&
-                       gradient->storage.use_count() == 1 &&
+  const bool is_ours = !GradMode::is_enabled() && !gradient->is_fake && gradient.use_count() == 1 &&
+                       gradient->storage != nullptr && gradient->storage.use_count() == 1 &&
                        gradient->storage->bytes() == gradient.nbytes();  // not a part of something large
   cell_->add(std::move(gradient), is_ours);
 }

@@ -95,8 +95,12 @@ void Tensor::remove_hook(unsigned id) const {
   std::erase_if(edge.node->hooks->entries, [&](const Hooks::Entry& entry) { return entry.id == id; });
 }
 
-Tensor Tensor::detach(SourceLocation) const {
-  static_cast<void>(checked());
+Tensor Tensor::detach(SourceLocation where) const {
+  if (checked().needs_grad() && current_trace() != nullptr) {
+    // A node of the graph, so that whoever differentiates the graph again does not go past it.
+    const AutoGradMode off(false);
+    return share_data(weft::alias(*this, where));
+  }
   return share_data(*this);
 }
 

@@ -138,7 +138,10 @@ class Printer {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   if (!x.defined()) return out << "tensor(undefined)";
-  if (x->is_fake) return out << "tensor(of a trace, sizes " << x.sizes() << ", " << x.dtype() << ')';
+  // Real tensors that a traced function prints too: their values would be shown once, not at each call.
+  if (x->is_fake || current_trace() != nullptr)
+    return out << "tensor(of a trace, sizes " << x.sizes() << ", " << x.dtype()
+               << "; print(x) shows the values at each call)";
   const bool is_empty = x.numel() == 0;
   const Tensor here = x.is_cpu() ? x : x.cpu();
   const std::string text = is_empty ? "[]" : Printer(here).text();

@@ -56,7 +56,7 @@ Sizes broadcast_sizes(std::span<const Sym> a, std::span<const Sym> b, const char
       out = b[b.size() - back];
     } else {
       const Sym x = a[a.size() - back], y = b[b.size() - back];
-      if (y == 1) {
+      if (statically_known(SymCompare::Eq, x, y) || y == 1) {
         out = x;
       } else if (x == 1 || x == y) {
         out = y;

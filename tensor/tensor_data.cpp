@@ -93,8 +93,13 @@ Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, cons
                                               : DType::Int64;
   const Sizes sizes = {Sym::from_int(static_cast<int64_t>(count))};
   Tensor result = make_tensor(sizes, wanted, options.device());
-  if (count > 0)
-    copy_data(from_blob(const_cast<void*>(data), SymList(sizes), TensorOptions(dtype), where), result);
+  if (count > 0) {
+    Intrusive<Storage> memory = Storage::wrap(const_cast<void*>(data), count * size_of(dtype), kCPU, {});
+    copy_data(
+        Tensor(make_intrusive<TensorImpl>(std::move(memory), contiguous_layout<Sym>(sizes), dtype, kCPU)),
+        result);
+  }
+  if (TraceHook* trace = current_trace()) result = trace->constant(result, where);
   return with_options(std::move(result), options);
 }
 

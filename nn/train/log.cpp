@@ -27,12 +27,13 @@ std::string json_text(const std::string& text) {
 
 // The shortest text that reads back as the same number.
 std::string spell(const LogValue& value, bool json) {
-  if (const auto* number = std::get_if<int64_t>(&value.get())) return std::to_string(*number);
-  if (const auto* number = std::get_if<double>(&value.get()))
-    return json && !std::isfinite(*number) ? "null"
-                                           : fmt::format("{}", *number);  // JSON has neither NaN nor infinity
-  const auto& text = std::get<std::string>(value.get());
-  return json ? json_text(text) : csv_text(text);
+  switch (value.kind) {
+    case LogValue::Kind::Integer: return std::to_string(value.integer);
+    case LogValue::Kind::Floating:  // JSON has neither NaN nor infinity
+      return json && !std::isfinite(value.floating) ? "null" : fmt::format("{}", value.floating);
+    case LogValue::Kind::Text: break;
+  }
+  return json ? json_text(value.text) : csv_text(value.text);
 }
 
 }  // namespace

@@ -9,24 +9,24 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace weft::train {
 
 // One number or text of a line.
-class LogValue {
- public:
+struct LogValue {
+  enum class Kind : uint8_t { Integer, Floating, Text };
   template <std::integral T>
-  LogValue(T value) : value_(static_cast<int64_t>(value)) {}  // NOLINT
+  LogValue(T value) : kind(Kind::Integer), integer(static_cast<int64_t>(value)) {}  // NOLINT
   template <std::floating_point T>
-  LogValue(T value) : value_(static_cast<double>(value)) {}    // NOLINT
-  LogValue(std::string value) : value_(std::move(value)) {}    // NOLINT
-  LogValue(const char* value) : value_(std::string(value)) {}  // NOLINT
-  const std::variant<int64_t, double, std::string>& get() const { return value_; }
+  LogValue(T value) : kind(Kind::Floating), floating(static_cast<double>(value)) {}  // NOLINT
+  LogValue(std::string value) : kind(Kind::Text), text(std::move(value)) {}          // NOLINT
+  LogValue(const char* value) : LogValue(std::string(value)) {}                      // NOLINT
 
- private:
-  std::variant<int64_t, double, std::string> value_;
+  Kind kind;  // which of the others counts; no std::variant, whose header is a fiftieth of weft.h
+  int64_t integer = 0;
+  double floating = 0;
+  std::string text;
 };
 
 // train::Log log("run.csv"); log.write({{"step", i}, {"loss", loss.item<double>()}});

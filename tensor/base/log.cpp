@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kNames[kNumLogChannels] = {"graph",       "guards", "recompiles", "fusion",
-                                                 "output_code", "cache",  "timing"};
+                                                 "output_code", "cache",  "timing",     "breaks"};
 
 // One write, so that lines of several threads do not mix.
 void write_line(const std::string& text) {

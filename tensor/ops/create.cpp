@@ -2,6 +2,7 @@
 // Place: register.cpp calls register_create_ops.
 #include <cmath>
 
+#include "tensor/base/log.h"
 #include "tensor/cpu/convert.h"
 #include "tensor/cpu/fill.h"
 #include "tensor/cpu/parallel.h"
@@ -367,7 +368,14 @@ Tensor wrap(void* data, const SymList& sizes, const SymList* strides, std::funct
   const size_t bytes = static_cast<size_t>(extent(layout).end) * size_of(options.dtype());
   Tensor result(make_intrusive<TensorImpl>(Storage::wrap(data, bytes, options.device(), std::move(deleter)),
                                            std::move(layout), options.dtype(), options.device()));
-  if (TraceHook* trace = current_trace()) result = trace->constant(result, where);
+  if (TraceHook* trace = current_trace()) {
+    warn_once(
+        detail::concat("from_blob ", where.file_name(), ':', where.line()),
+        detail::concat("from_blob at ", to_string(where),
+                       " is inside a compiled function, which keeps the data as they are while it is traced; "
+                       "make the tensor outside and pass it as an argument"));
+    result = trace->constant(result, where);
+  }
   return finish(std::move(result), options);
 }
 

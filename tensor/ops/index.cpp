@@ -273,12 +273,33 @@ std::vector<Tensor> without_masks(const Call& call, Tensor& x, std::span<const T
   return result;
 }
 
+// The value stretches to the indexed part, never the other way round; dimensions in front that the part lacks are 1.
+void check_put_value(const Call& call, const IndexPlan& plan) {
+  if (!call.has_tensor(1)) return;
+  const Sizes& value = call.tensor(1)->layout.sizes;
+  const size_t rank = plan.result.size(), leading = value.size() > rank ? value.size() - rank : 0;
+  bool fits = true;
+  for (size_t d = 0; fits && d < value.size(); ++d) {
+    const auto is_whole = [&] { return value[d] == plan.result[rank + d - value.size()]; };
+    fits = value[d] == 1 || (d >= leading && is_whole());
+  }
+  WEFT_CHECK(fits, call.name(), ": the value ", SizesView(value), " does not broadcast to the indexed part ",
+             plan.result, " of x ", call.tensor(0).sizes());
+}
+
+void check_put_dtype(const Call& call) {
+  const Tensor& x = call.tensor(0);
+  WEFT_CHECK(!call.has_tensor(1) || call.tensor(1)->dtype == x->dtype, call.name(), ": the value is ",
+             call.tensor(1)->dtype, ", but x is ", x->dtype, "; convert the value with to()");
+}
+
 OutputSpecs infer_index_put(const Call& call) {
   const Tensor& x = call.tensor(0);
   const std::vector<Tensor> indices = tensors_from(call, 2);
   bool has_mask = false;
   for (const Tensor& index : indices) has_mask = has_mask || is_mask(index);
-  if (!has_mask) plan_index(call, x, indices);
+  check_put_dtype(call);
+  if (!has_mask) check_put_value(call, plan_index(call, x, indices));
   return like_operand_0(call);
 }
 
@@ -287,23 +308,13 @@ void put(const Call& call, const Tensor& target) {
   const std::vector<Tensor> indices = without_masks(call, view, tensors_from(call, 2));
   const IndexPlan plan = plan_index(call, view, indices);
   Tensor value = call.has_tensor(1) ? call.tensor(1) : number_tensor(call.operands[1].scalar, target->dtype);
-  WEFT_CHECK(value->dtype == target->dtype, call.name(), ": the value is ", value->dtype, ", but x is ",
-             target->dtype, "; convert the value with to()");
+  check_put_dtype(call);
+  check_put_value(call, plan);
   value = unaliased(value, target);
-  // The value stretches to the indexed part, never the other way round.
   const size_t rank = plan.result.size(), value_rank = static_cast<size_t>(value.dim());
-  size_t leading = 0;  // dimensions of size 1 that the part does not have
-  while (value_rank - leading > rank && int_sizes(value)[leading] == 1) ++leading;
-  bool fits = value_rank - leading <= rank;
   cpu::IndexList strides(rank, 0);
-  for (size_t d = leading; fits && d < value_rank; ++d) {
-    const size_t at = rank - (value_rank - d);
-    const int64_t size = int_sizes(value)[d];
-    fits = size == 1 || size == plan.result[at].concrete();
-    if (size != 1) strides[at] = int_strides(value)[d];
-  }
-  WEFT_CHECK(fits, call.name(), ": the value ", value.sizes(), " does not broadcast to the indexed part ",
-             plan.result, " of x ", target.sizes());
+  for (size_t d = value_rank > rank ? value_rank - rank : 0; d < value_rank; ++d)
+    if (int_sizes(value)[d] != 1) strides[rank + d - value_rank] = int_strides(value)[d];
   const bool accumulate = call.attr(0).as_bool();
   // A sum of halves is made in float32 and rounded once.
   const bool widens = accumulate && is_half(target->dtype);

@@ -295,6 +295,8 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, std
                        parse_reduction(reduction, "nll_loss", where),
                        ignore_index,
                        where};
+  WEFT_CHECK_AT(where, is_floating(x.dtype()), "nll_loss: log-probabilities are ", x.dtype(),
+                "; they must be floating");
   check_class_shapes(loss);
   return nll_of_rows(loss, make_rows(loss));
 }

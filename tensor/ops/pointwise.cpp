@@ -9,24 +9,25 @@
 namespace weft {
 namespace {
 
-DType type_of(std::span<const Term> args) {
-  SmallVector<Operand, 8> operands;
-  for (const Term& arg : args) operands.push_back(arg.operand());
-  return result_type({operands.data(), operands.size()});
+// The operands of a body on terms as its kernel sees them: in the dtype that it computes in.
+SmallVector<Term, 4> widened(const Call& call, DType compute) {
+  SmallVector<Term, 4> args;
+  for (const Operand& operand : call.operands) {
+    if (operand.is_tensor()) args.push_back(operand.tensor->to(compute, false, false, call.where));
+    else if (operand.scalar.is_floating() && !is_floating(compute)) args.push_back(operand.scalar.to_int());
+    else args.push_back(operand.scalar);
+  }
+  return args;
 }
 
-Term convert(const Term& x, DType dtype) {
-  return x.is_number() || !x.tensor().is_floating_point() ? x : Term(x.tensor().to(dtype));
-}
-
-// A body on terms; a half computation runs in float and rounds once at its end.
-template <int N, class Body>
-Term run_on_terms(std::span<const Term> args) {
-  const DType dtype = type_of(args);
-  SmallVector<Term, 8> wide;
-  for (const Term& arg : args) wide.push_back(is_half(dtype) ? convert(arg, DType::Float32) : arg);
-  const Term result = detail::call_body<N>(Body(), [&](int k) { return wide[static_cast<size_t>(k)]; });
-  return is_half(dtype) ? convert(result, dtype) : result;
+// The body of the op on terms. It rounds to the op's dtype once, at its end, as the kernel does.
+Tensor decompose_pointwise(const Call& call) {
+  const PointwiseTypes types = pointwise_types(call.op, call.operands);
+  const DType compute = compute_dtype(types.common);
+  const TermScope scope(compute);
+  const SmallVector<Term, 4> args = widened(call, compute);
+  const Term result = call.op.pointwise->term({args.data(), args.size()});
+  return result.tensor().to(types.result, false, false, call.where);
 }
 
 class EntryTable {
@@ -107,7 +108,9 @@ class EntryTable {
     rule.expr = [](std::span<const Expr> args) {
       return detail::call_body<arity>(Body(), [&](int k) { return args[static_cast<size_t>(k)]; });
     };
-    rule.term = [](std::span<const Term> args) { return run_on_terms<arity, Body>(args); };
+    rule.term = [](std::span<const Term> args) {
+      return detail::call_body<arity>(Body(), [&](int k) { return args[static_cast<size_t>(k)]; });
+    };
     for (size_t p = 0; p < op->schema.params.size(); ++p)
       if (op->schema.params[p].type == ParamType::Number) rule.numbers |= 1u << op->schema.operand_index(p);
     rule.kernels = kernels_[next_++];
@@ -116,11 +119,7 @@ class EntryTable {
     rule.cost = graph.cost_of(value);
     op->infer = infer_pointwise;
     op->cpu_whole = run_pointwise;
-    op->decompose = [](const Call& call) {
-      SmallVector<Term, 4> args;
-      for (const Operand& operand : call.operands) args.push_back(Term(operand));
-      return call.op.pointwise->term({args.data(), args.size()}).tensor();
-    };
+    op->decompose = decompose_pointwise;
     return op;
   }
 

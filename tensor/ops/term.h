@@ -29,6 +29,18 @@ class Term {
   bool is_number_ = false;
 };
 
+// The dtype that a body computes in while it runs on terms: that of operations on numbers alone.
+class TermScope {
+ public:
+  explicit TermScope(DType compute);
+  ~TermScope();
+  TermScope(const TermScope&) = delete;
+  TermScope& operator=(const TermScope&) = delete;
+
+ private:
+  std::optional<DType> outer_;
+};
+
 namespace detail {
 Term term_call(const Op& op, std::initializer_list<Term> args);
 template <class A, class B>

@@ -43,11 +43,14 @@ void run(const Call& call, std::span<Tensor> outputs) {
 
 constexpr size_t kDims = 0, kCorrection = 1, kVarKeepdim = 2;
 
-// n - correction, and not below 0.
+// n - correction, and not below 0. Asked as a question about a size, which a trace may answer without knowing it.
 Scalar degrees_of_freedom(std::span<const Sym> sizes, const Attrs& attrs) {
   const FoldedDims folded = folded_dims(attrs[kDims].as_dims(), static_cast<int64_t>(sizes.size()), "var");
-  const Scalar freedom = Scalar(folded_count(sizes, folded)) * 1.0 - attrs[kCorrection].as_double();
-  return freedom < 0.0 ? Scalar(0.0) : freedom;
+  const Sym count = folded_count(sizes, folded);
+  const double correction = attrs[kCorrection].as_double();
+  if (correction > 0x1p62 || (correction > 0 && count < static_cast<int64_t>(std::ceil(correction))))
+    return 0.0;
+  return Scalar(count) * 1.0 - correction;
 }
 
 // Σ (x - mean)² / (n - correction): two passes, because Σx² - (Σx)²/n cancels.

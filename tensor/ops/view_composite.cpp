@@ -121,19 +121,29 @@ Tensor narrow(const Tensor& x, int64_t dim, SymArg start_arg, SymArg length_arg,
   return slice(x, dim, from, from + length, 1, where);
 }
 
+namespace {
+
+// Pieces of `size` elements, the last one with what is left.
+std::vector<Tensor> pieces_of(const Tensor& x, Sym size, int64_t count, int64_t dim, SourceLocation where) {
+  std::vector<Tensor> pieces;
+  const Sym whole = x.size(dim);
+  for (int64_t i = 0; i < count; ++i) {
+    const Sym start = size * i;
+    pieces.push_back(slice(x, dim, start, i + 1 == count ? whole : start + size, 1, where));
+  }
+  return pieces;
+}
+
+}  // namespace
+
 std::vector<Tensor> split(const Tensor& x, SymArg size_arg, int64_t dim, SourceLocation where) {
   CompositeScope scope(WEFT_OP("split"), where);
   WEFT_CHECK_AT(where, x.dim() > 0, "split: a tensor without dimensions cannot be split");
   const Sym size = size_arg, whole = x.size(dim_of(x, dim, "split", where));
   WEFT_CHECK_AT(where, size > 0 || (size == 0 && whole == 0), "split: pieces of ", size, " of dimension ",
                 dim, " of ", x.sizes(), "; a piece needs 1 element or more");
-  std::vector<Tensor> pieces;
-  const int64_t count = size == 0 ? 1 : std::max<int64_t>(1, (whole - 1) / size + 1);
-  for (int64_t i = 0; i < count; ++i) {
-    const Sym start = size * i;
-    pieces.push_back(slice(x, dim, start, i + 1 == count ? whole : start + size, 1, where));
-  }
-  return pieces;
+  const int64_t count = size == 0 || whole == 0 ? 1 : int64_t{(whole - 1) / size + 1};
+  return pieces_of(x, size, count, dim, where);
 }
 
 std::vector<Tensor> split(const Tensor& x, const SymList& sizes, int64_t dim, SourceLocation where) {
@@ -168,7 +178,10 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
                   " are wanted; at most ", kMaxEmptyChunks, " can be made");
     return split(x, SymList(std::vector<int64_t>(static_cast<size_t>(chunks), 0)), dim, where);
   }
-  return split(x, (whole - 1) / chunks + 1, dim, where);
+  const Sym size = (whole - 1) / chunks + 1;
+  // Whether there are as many as wanted is an easier question than how many there are.
+  const int64_t count = whole > size * (chunks - 1) ? chunks : int64_t{(whole - 1) / size + 1};
+  return pieces_of(x, size, count, dim, where);
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation where) {

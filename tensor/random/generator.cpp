@@ -2,9 +2,24 @@
 // Needs generator.h only; the numbers themselves come from philox.h.
 #include "tensor/random/generator.h"
 
+#include "tensor/base/error.h"
+#include "tensor/cell.h"
+
 namespace weft {
+namespace {
+
+// A trace has an environment for cells.
+void refuse_in_trace(const char* what) {
+  WEFT_CHECK(current_cell_environment() == nullptr, what,
+             ": inside a compiled function this would happen once, while it is traced, and not at each call; "
+             "seed and "
+             "save generators outside. Random ops inside draw anew at each call");
+}
+
+}  // namespace
 
 GeneratorState Generator::draw(uint64_t counters) {
+  refuse_in_trace("generator: numbers are drawn on the host");
   const std::lock_guard lock(mutex_);
   const GeneratorState drawn = state_;
   state_.offset += counters;
@@ -12,11 +27,13 @@ GeneratorState Generator::draw(uint64_t counters) {
 }
 
 GeneratorState Generator::get_state() const {
+  refuse_in_trace("generator: get_state()");
   const std::lock_guard lock(mutex_);
   return state_;
 }
 
 void Generator::set_state(GeneratorState state) {
+  refuse_in_trace("generator: manual_seed() or set_state()");
   const std::lock_guard lock(mutex_);
   state_ = state;
 }
