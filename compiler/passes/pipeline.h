@@ -1,12 +1,38 @@
-// The passes that a graph goes through before a backend gets it: one visible list.
-// Needs the passes. Plans run it once for each graph.
+// The pass pipeline: everything that happens to a graph between the trace and a backend, in one list.
+// Needs the passes. The runtime calls it once for each graph that it compiles.
 #pragma once
 
-#include "compiler/trace/graph.h"
+#include "compiler/passes/decompose.h"
+#include "compiler/passes/partition.h"
 
 namespace weft::compiler {
 
-// `decomposes`: the backend wants ops taken apart.
+// A pass of the user's, or a name for one of ours.
+struct Pass {
+  std::string name;
+  std::function<Graph(const Graph&)> run;
+};
+
+struct PipelineOptions {
+  DecompositionSet decompositions;
+  // A joint graph of forward and backward nodes, to be cut. Without it the graph is one half.
+  std::optional<PartitionOptions> joint;
+  std::vector<Pass> before_cut, after_cut;  // the user's
+  // Checks the graph after each pass, and names the pass that broke it.
+#ifdef NDEBUG
+  bool verify = false;
+#else
+  bool verify = true;
+#endif
+  // Called with each graph and what made it; for logs.
+  std::function<void(const std::string& pass, const Graph&)> watch;
+};
+
+// `backward` and `saved` are empty where nothing was cut.
+Partition run_pipeline(const Graph& graph, const PipelineOptions& options);
+
+// What a backend gets of a graph that is one half: with the ops taken apart that it wants taken apart, and simplified;
+// otherwise as it was traced, without what nobody reads.
 Graph prepare(const Graph& graph, bool decomposes);
 
 }  // namespace weft::compiler
