@@ -9,6 +9,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/gradcheck.h"
 #include "compiler/runtime/compile.h"
+#include "compiler/runtime/cond.h"
+#include "compiler/runtime/host_call.h"
 #include "compiler/runtime/stats.h"
 #include "compiler/trace/marks.h"
 #include "nn/activation.h"

@@ -220,4 +220,20 @@ auto compile(F&& function, const Name& backend, WEFT_HERE) {
   return compile(std::forward<F>(function), std::move(options), where);
 }
 
+// What compile() makes of the function for these arguments. A compiled function that has no program yet is called with
+// them once; a plain callable is compiled and called once.
+template <class F, class... Args>
+Explanation explain(F&& function, Args&&... arguments) {
+  if constexpr (requires { function.core().explanation(); }) {
+    Explanation known = function.core().explanation();
+    if (!known.entries.empty()) return known;
+    function(std::forward<Args>(arguments)...);
+    return function.core().explanation();
+  } else {
+    const auto compiled = compile(std::forward<F>(function), CompileOptions(), SourceLocation());
+    compiled(std::forward<Args>(arguments)...);
+    return compiled.core().explanation();
+  }
+}
+
 }  // namespace weft

@@ -11,7 +11,7 @@
 #include "compiler/runtime/dynamic.h"
 #include "compiler/runtime/limits.h"
 #include "compiler/runtime/path_guards.h"
-#include "compiler/runtime/stats.h"
+#include "compiler/runtime/report_tree.h"
 #include "compiler/runtime/trace_run.h"
 #include "tensor/base/log.h"
 #include "tensor/state_epoch.h"
@@ -106,7 +106,8 @@ constexpr size_t kMaxDepth = 64;  // segments of one path; a longer one (a loop 
 struct CompiledFunction::Impl {
   struct Entry {
     Branch branch;
-    ArgumentPolicies policies;  // of every trace below it
+    ArgumentPolicies policies;                                                // of every trace below it
+    std::shared_ptr<HostFunctions> host = std::make_shared<HostFunctions>();  // of these traces
     std::atomic<uint64_t> epoch{0}, hits{0}, last_used{0};
     bool is_fully_dynamic = false;
   };
@@ -135,8 +136,8 @@ struct CompiledFunction::Impl {
   void follow(const ArgumentLeaves& leaves, Callee& callee);
 
   TracedPath trace(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies,
-                   Frame& frame, std::span<const std::shared_ptr<SegmentNode>> prefix,
-                   std::span<const uint64_t> outcomes, const std::vector<bool>* lifted);
+                   Frame& frame, HostFunctions& host, std::span<const std::shared_ptr<SegmentNode>> prefix,
+                   std::span<const uint64_t> outcomes, FollowState* following);
   Branch make_branch(const TracedPath& path, size_t first, const ArgumentLeaves& leaves,
                      const Callee& callee) const;
   static void link(const TracedPath& path, size_t first);
@@ -145,6 +146,8 @@ struct CompiledFunction::Impl {
   bool is_fully_dynamic(const ArgumentPolicies& policies) const;
   void add(EntryPtr entry, const std::optional<GuardFailure>& failure);
   void start_following(const std::string& reason);
+  void log_recompile(const TracedPath& path, const GuardFailure& failure, const ArgumentPolicies& policies);
+  void log_program(const Branch& branch) const;
 
   const CompileOptions& options;
   const SourceLocation where;
@@ -154,14 +157,17 @@ struct CompiledFunction::Impl {
   MissRate misses;
   std::optional<size_t> limit;
   FunctionStats stats;
+  // Under `tracing`.
+  size_t versions = 1;
+  bool has_stormed = false, has_met_limit = false;
 
   std::mutex tracing;             // one trace at a time
   std::shared_mutex mutex;        // of the entries
   std::vector<EntryPtr> entries;  // the most recent first
   std::atomic<bool> follows{false};
   std::mutex follow_mutex;
-  std::vector<bool> lifted;  // plain numbers that differ between calls, by ordinal
-  std::vector<double> last_numbers;
+  FollowState followed;
+  HostFunctions followed_host{/*by_path=*/false};
 };
 
 CompiledFunction::CompiledFunction(CompileOptions options, SourceLocation where)
@@ -200,6 +206,26 @@ void CompiledFunction::call(const ArgumentLeaves& leaves, Callee& callee) {
     warn_once(impl.name + reason.reason, weft::detail::concat(impl.name, " runs eagerly: ", reason.reason));
     callee.run_eager();
   }
+}
+
+CompileStats CompiledFunction::stats() const { return impl_->stats.stats(); }
+
+Explanation CompiledFunction::explanation() const {
+  Explanation result;
+  result.function = name_of_function(options_.name, where_);
+  result.backend = options_.backend.name();
+  result.stats = stats();
+  add_events(result, impl_->stats.events());
+  const std::shared_lock lock(impl_->mutex);
+  std::vector<Impl::EntryPtr> entries = impl_->entries;
+  std::stable_sort(entries.begin(), entries.end(), [](const Impl::EntryPtr& a, const Impl::EntryPtr& b) {
+    return a->last_used.load(std::memory_order_relaxed) > b->last_used.load(std::memory_order_relaxed);
+  });
+  for (const Impl::EntryPtr& entry : entries) {
+    result.entries.push_back(explain_entry(entry->branch));
+    result.entries.back().hits = entry->hits.load(std::memory_order_relaxed);
+  }
+  return result;
 }
 
 // ---- Looking up -----------------------------------------------------------------------------------------------------
@@ -267,7 +293,8 @@ void CompiledFunction::Impl::grow(const EntryPtr& entry, Frame& frame, Callee& c
     return frame.finish(*node, callee);
   }
   try {
-    const TracedPath path = trace(frame.leaves(), callee, entry->policies, frame, prefix, outcomes, nullptr);
+    const TracedPath path =
+        trace(frame.leaves(), callee, entry->policies, frame, *entry->host, prefix, outcomes, nullptr);
     if (path.nodes.size() > kMaxDepth)
       start_following(weft::detail::concat("its path has ", path.nodes.size(), " segments"));
     stats.add(Count::Trace);
@@ -292,12 +319,11 @@ void CompiledFunction::Impl::grow(const EntryPtr& entry, Frame& frame, Callee& c
 // ---- Traces ---------------------------------------------------------------------------------------------------------
 
 TracedPath CompiledFunction::Impl::trace(const ArgumentLeaves& leaves, Callee& callee,
-                                         const ArgumentPolicies& policies, Frame& frame,
+                                         const ArgumentPolicies& policies, Frame& frame, HostFunctions& host,
                                          std::span<const std::shared_ptr<SegmentNode>> prefix,
-                                         std::span<const uint64_t> outcomes,
-                                         const std::vector<bool>* numbers) {
-  TracedPath path =
-      TraceRun(plans, options, name, where).run(leaves, callee, policies, frame, prefix, outcomes, numbers);
+                                         std::span<const uint64_t> outcomes, FollowState* following) {
+  TracedPath path = TraceRun(plans, options, name, where)
+                        .run(leaves, callee, policies, frame, host, prefix, outcomes, following);
   stats.add(Count::Compilation, path.num_compiled);
   stats.add(Count::ExternCall, path.num_extern_calls);
   for (size_t i = path.num_bound; i + 1 < path.nodes.size(); ++i) {
@@ -332,7 +358,12 @@ void CompiledFunction::Impl::miss(const ArgumentLeaves& leaves, Callee& callee, 
   dynamic.observe(leaves);
   if (misses.is_storm()) {
     stats.add(Count::EagerCall);
-    if (failure) say_storm(name, *failure);
+    if (failure) {
+      say_storm(name, *failure);
+      if (!std::exchange(has_stormed, true))
+        stats.record({Event::Kind::Storm,
+                      "ran eagerly while more than a fifth of its calls missed: " + failure->text});
+    }
     lock.unlock();
     return callee.run_eager();
   }
@@ -353,23 +384,46 @@ void CompiledFunction::Impl::miss(const ArgumentLeaves& leaves, Callee& callee, 
   entry->epoch = state_epoch();
   entry->last_used = misses.calls();
   Frame frame(leaves);
-  const TracedPath path = trace(leaves, callee, entry->policies, frame, {}, {}, nullptr);
+  const TracedPath path = trace(leaves, callee, entry->policies, frame, *entry->host, {}, {}, nullptr);
   stats.add(Count::Trace);
   if (failure) {
     stats.record({Event::Kind::Recompile, failure->text, failure->place.where});
-    if (log_enabled(LogChannel::Recompiles))
-      log_line(LogChannel::Recompiles, weft::detail::concat("recompiled ", name, ": ", failure->text));
+    log_recompile(path, *failure, entry->policies);
   }
   if (path.needs_follow) start_following("it reads a native floating number, which may differ at each call");
   if (path.nodes.size() > kMaxDepth)
     start_following(weft::detail::concat("its path has ", path.nodes.size(), " segments"));
   {
     const std::lock_guard numbers(follow_mutex);
-    last_numbers = path.tracer->plain_numbers();
+    followed.numbers = path.tracer->plain_numbers();
   }
   link(path, 0);
   entry->branch = make_branch(path, 0, leaves, callee);
+  log_program(entry->branch);
   add(std::move(entry), failure);
+}
+
+void CompiledFunction::Impl::log_recompile(const TracedPath& path, const GuardFailure& failure,
+                                           const ArgumentPolicies& policies) {
+  ++versions;
+  if (!log_enabled(LogChannel::Recompiles)) return;
+  std::string consequence;
+  if (failure.field == GuardFailure::Field::Size &&
+      policies.sizes[failure.leaf][failure.dim].kind != DimPolicy::Kind::Static)
+    consequence = weft::detail::concat("dimension ", failure.dim, " is now dynamic");
+  compiler::log_recompile(
+      name_of_function(options.name, where), versions, failure.text, consequence,
+      weft::detail::concat(path.num_compiled, path.num_compiled == 1 ? " graph" : " graphs", " compiled"));
+}
+
+void CompiledFunction::Impl::log_program(const Branch& branch) const {
+  if (!log_enabled(LogChannel::Graph) && !log_enabled(LogChannel::Guards) && !log_enabled(LogChannel::Breaks))
+    return;
+  const std::string function = name_of_function(options.name, where);
+  const Explanation::Entry entry = explain_entry(branch);
+  for (const Explanation::Graph& graph : entry.graphs) log_graph(function, graph);
+  for (const Explanation::Break& stop : entry.breaks) log_break(function, stop);
+  log_guards(function, entry.guards);
 }
 
 // State that the library knows of has moved since the entry was traced.
@@ -377,7 +431,7 @@ void CompiledFunction::Impl::refresh(const ArgumentLeaves& leaves, Callee& calle
   const std::unique_lock lock(tracing);
   const uint64_t epoch = state_epoch();
   Frame frame(leaves);
-  const TracedPath path = trace(leaves, callee, stale->policies, frame, {}, {}, nullptr);
+  const TracedPath path = trace(leaves, callee, stale->policies, frame, *stale->host, {}, {}, nullptr);
   stats.add(Count::Refresh);
   {
     const std::shared_lock reading(mutex);
@@ -389,6 +443,7 @@ void CompiledFunction::Impl::refresh(const ArgumentLeaves& leaves, Callee& calle
   }
   auto entry = std::make_shared<Entry>();
   entry->policies = stale->policies;
+  entry->host = stale->host;  // what was traced calls it
   entry->epoch = epoch;
   link(path, 0);
   entry->branch = make_branch(path, 0, leaves, callee);
@@ -398,7 +453,7 @@ void CompiledFunction::Impl::refresh(const ArgumentLeaves& leaves, Callee& calle
 void CompiledFunction::Impl::audit(const EntryPtr& entry, const ArgumentLeaves& leaves, Callee& callee) {
   std::unique_lock lock(tracing);
   Frame frame(leaves);
-  const TracedPath path = trace(leaves, callee, entry->policies, frame, {}, {}, nullptr);
+  const TracedPath path = trace(leaves, callee, entry->policies, frame, *entry->host, {}, {}, nullptr);
   stats.add(Count::Audit);
   if (is_path_of(*entry, path)) return;
   start_following(
@@ -415,7 +470,7 @@ void CompiledFunction::Impl::start_following(const std::string& reason) {
 }
 
 void CompiledFunction::Impl::follow(const ArgumentLeaves& leaves, Callee& callee) {
-  std::vector<bool> numbers;
+  FollowState state;
   ArgumentPolicies wanted;
   {
     const std::lock_guard lock(tracing);
@@ -425,25 +480,16 @@ void CompiledFunction::Impl::follow(const ArgumentLeaves& leaves, Callee& callee
   stats.add(Count::Followed);
   {
     const std::lock_guard lock(follow_mutex);
-    numbers = lifted;
-    const std::optional<std::vector<double>> probed =
-        last_numbers.empty() ? std::nullopt
-                             : TraceRun(plans, options, name, where).probe(leaves, callee, wanted);
-    if (probed && probed->size() == last_numbers.size()) {
-      numbers.resize(last_numbers.size());
-      for (size_t i = 0; i < probed->size(); ++i)
-        if (std::bit_cast<uint64_t>((*probed)[i]) != std::bit_cast<uint64_t>(last_numbers[i]))
-          numbers[i] = true;
-      lifted = numbers;
-      last_numbers.clear();  // once: afterwards new plans show what differs
-    }
+    state = followed;
   }
   Frame frame(leaves);
-  const TracedPath path = trace(leaves, callee, wanted, frame, {}, {}, &numbers);
-  if (path.num_compiled == 0) return;
-  stats.add(Count::Trace);
+  const TracedPath path = trace(leaves, callee, wanted, frame, followed_host, {}, {}, &state);
+  if (path.num_compiled != 0) stats.add(Count::Trace);
   const std::lock_guard lock(follow_mutex);
-  last_numbers = path.tracer->plain_numbers();
+  // Another thread may have found other numbers to differ.
+  if (followed.lifted.size() == state.lifted.size())
+    for (size_t i = 0; i < state.lifted.size(); ++i) state.lifted[i] = state.lifted[i] || followed.lifted[i];
+  followed = std::move(state);
 }
 
 // ---- The tree -------------------------------------------------------------------------------------------------------
@@ -510,7 +556,11 @@ void CompiledFunction::Impl::add(EntryPtr entry, const std::optional<GuardFailur
   for (const EntryPtr& each : entries) ages.push_back({each->last_used, each->is_fully_dynamic});
   entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(choose_victim(ages)));
   stats.add(Count::Eviction);
-  if (failure) say_limit(name, *limit, *failure);
+  if (!failure) return;
+  say_limit(name, *limit, *failure);
+  if (!std::exchange(has_met_limit, true))
+    stats.record(
+        {Event::Kind::Limit, weft::detail::concat("at its limit of ", *limit, " programs: ", failure->text)});
 }
 
 }  // namespace weft::compiler

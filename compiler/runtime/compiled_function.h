@@ -1,8 +1,9 @@
 // CompiledFunction: what stands behind one compiled object, without its types: entries, guards, plans.
-// Needs backend and trace/callee. compile.h gives it the user's calls.
+// Needs backend, report and trace/callee. compile.h gives it the user's calls.
 #pragma once
 
 #include "compiler/runtime/backend.h"
+#include "compiler/runtime/report.h"
 #include "compiler/trace/callee.h"
 
 namespace weft {
@@ -31,6 +32,10 @@ class CompiledFunction {
 
   // One call. Afterwards the callee holds the result.
   void call(const ArgumentLeaves& leaves, Callee& callee);
+
+  // What was compiled so far, the most recently used first.
+  Explanation explanation() const;
+  CompileStats stats() const;
 
   const CompileOptions& options() const { return options_; }
   SourceLocation where() const { return where_; }

@@ -6,6 +6,7 @@
 #include "autograd/grad.h"
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
+#include "compiler/runtime/arm.h"
 #include "compiler/runtime/frame.h"
 #include "compiler/runtime/stats.h"
 
@@ -110,7 +111,8 @@ class CompiledNode final : public autograd::Node {
     const bool create_graph = grad_mode_enabled();
     const AutoGradMode on(true);
     std::vector<ValueId> values;
-    const Graph forward = extract(*backward_->path, 0, backward_->forward_end, backward_->outputs, values);
+    const Graph forward =
+        without_effects(extract(*backward_->path, 0, backward_->forward_end, backward_->outputs, values));
     std::vector<Tensor> inputs(backward_->path_inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs_[i].defined()) inputs[i] = inputs_[i].unpack(*this, 0);
@@ -165,10 +167,12 @@ Intrusive<autograd::Node> connect(Frame& frame, const SegmentNode& node) {
     const Root root = backward.differentiable[k];
     if (root.is_result) {
       // What it will be is known when it has been made.
-      step->results.push_back(autograd::Meta(frame.input(node.effects.tensors[root.index].index)));
+      const OutputPlan& plan = node.effects.tensors[root.index];
+      step->results.push_back(autograd::Meta(plan.kind == OutputPlan::Kind::Part ? frame.output(plan.index)
+                                                                                 : frame.input(plan.index)));
       continue;
     }
-    const Tensor& output = frame.tensor(node.outputs[root.index]);
+    const Tensor& output = frame.output(root.index);
     step->results.push_back(autograd::Meta(output));
     autograd::set_producer(output, step, static_cast<uint32_t>(k));
   }

@@ -110,7 +110,7 @@ void Frame::bring(const SegmentNode& node) {
       case NumberSource::Kind::Counter:
         numbers_.push_back(Scalar(static_cast<int64_t>(stream.offset)));
         break;
-      case NumberSource::Kind::Lifted: numbers_.push_back(Scalar(lifted_[source.index])); break;
+      case NumberSource::Kind::Lifted: numbers_.push_back(lifted_[source.index]); break;
     }
   }
 }
@@ -224,7 +224,11 @@ Tensor Frame::view(const SegmentNode& node, const std::vector<ViewStep>& steps, 
 Tensor Frame::make(const SegmentNode& node, const OutputPlan& plan) {
   switch (plan.kind) {
     case OutputPlan::Kind::Undefined: return {};
-    case OutputPlan::Kind::Fresh: return tensor(node.outputs[plan.index]);
+    case OutputPlan::Kind::Fresh: return output(plan.index);
+    case OutputPlan::Kind::Part: {
+      const AutoGradMode mode(plan.requires_grad);
+      return view(node, plan.steps, output(plan.index), plan.made_at);
+    }
     case OutputPlan::Kind::Input: return input(plan.index);
     case OutputPlan::Kind::View: {
       const AutoGradMode mode(plan.requires_grad);
@@ -247,16 +251,20 @@ void Frame::finish(const SegmentNode& node, Callee& callee) {
   for (const Tracer::CellWrite& write : effects.cell_writes)
     cells.push_back(evaluate(node, Scalar::from_trace(Scalar::Category::Floating, write.value)).to_double());
 
-  // What leaves the function as a tensor of its own follows no base, though a kernel made it as a view of one.
-  for (const Slot slot : node.outputs)
-    if (slot.is_carried && tensor(slot)->tape != nullptr)
-      *carried_[slot.index] = autograd::share_data(tensor(slot));
+  // What leaves the function as a tensor of its own follows no base, though a kernel made it as a view of one; and two
+  // results with one value are two tensors.
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const Tensor& value = tensor(node.outputs[i]);
+    const bool is_again = std::find(outputs_.begin(), outputs_.end(), &value) != outputs_.end();
+    const bool is_plain = node.outputs[i].is_carried && value->tape == nullptr && !is_again;
+    outputs_.push_back(is_plain ? &value : keep(autograd::share_data(value)));
+  }
   Intrusive<autograd::Node> step;
   if (node.backward != nullptr) step = connect(*this, node);
   // All values are taken before anything is overwritten: one may be the memory of an input as it is.
   SmallVector<Tensor, 4> values;
   for (const InputWrite& write : effects.writes) {
-    const Tensor& value = tensor(node.outputs[write.output]);
+    const Tensor& value = output(write.output);
     const AutoGradMode mode(write.is_recorded);
     values.push_back(write.is_at_risk ? clone(value, write.where) : value);
   }

@@ -36,6 +36,8 @@ class Frame {
   const Tensor& input(uint32_t index) const {
     return inputs_[index] != nullptr ? *inputs_[index] : fetch(index);
   }
+  // Of the path that returns, by Effects::outputs; while finish() runs.
+  const Tensor& output(uint32_t index) const { return *outputs_[index]; }
   size_t num_inputs() const { return inputs_.size(); }
   RunValues values() const {
     return {{symbols_.data(), symbols_.size()}, {numbers_.data(), numbers_.size()}};
@@ -43,7 +45,7 @@ class Frame {
   const ArgumentLeaves& leaves() const { return leaves_; }
   std::vector<Tensor>& results() { return results_; }
   Scalar evaluate(const SegmentNode& node, const Scalar& number) const;
-  void set_lifted(std::span<const double> numbers) { lifted_ = numbers; }
+  void set_lifted(std::span<const Scalar> numbers) { lifted_ = numbers; }
 
  private:
   void bring(const SegmentNode& node);
@@ -61,8 +63,9 @@ class Frame {
   SmallVector<Tensor*, 16> carried_;               // by carried value
   SmallVector<int64_t, 8> symbols_;
   SmallVector<Scalar, 4> numbers_;
+  SmallVector<const Tensor*, 8> outputs_;
   std::vector<Tensor> results_;     // of the last data-dependent op
-  std::span<const double> lifted_;  // plain numbers of the body, in follow mode
+  std::span<const Scalar> lifted_;  // plain numbers of the body, in follow mode
   // Tensors that the frame owns, in blocks that do not move.
   static constexpr size_t kFirst = 8;
   mutable std::array<Tensor, kFirst> first_;

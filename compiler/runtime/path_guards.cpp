@@ -25,10 +25,8 @@ GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, 
            std::any_of(effects.grad_facts.begin(), effects.grad_facts.end(),
                        [&](const GradFact& fact) { return fact.input == input; });
   };
-  bool any_requires_grad = false;
   for (uint32_t i = 0; i < tracer.inputs().size(); ++i) {
     const PathInput& input = tracer.inputs()[i];
-    any_requires_grad = any_requires_grad || input.requires_grad;
     const bool is_lined = input.real.defined() && tracer.is_in_line(input.real);
     if (input.source.kind == InputSource::Kind::Captured) {
       facts.captured.push_back({input.name, input.real.impl(), is_written(i), writes_grad(i)});
@@ -49,8 +47,8 @@ GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, 
       }
     }
   }
-  // Without anything that requires grad a function does the same in both modes.
-  if (any_requires_grad || !tracer.traced_grad_mode()) facts.global_mask |= kGradModeBits;
+  // The function may have asked for the mode, which nobody sees.
+  facts.global_mask |= kGradModeBits;
   facts.add_shapes(tracer.shapes(), tracer.graph().expressions);
   facts.add_overlaps(leaves);
   return facts;

@@ -40,7 +40,7 @@ Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const Value
     const ValueId made = graph.add_node(std::move(node), {specs.data(), specs.size()});
     for (uint32_t i = 0; i < path.nodes[n].num_outputs; ++i) own[first + i] = made + i;
   }
-  for (const ValueId item : path.items) graph.items.push_back(own[item]);
+  for (const ValueId item : path.items) graph.items.push_back(item == kNoValue ? kNoValue : own[item]);
   for (const ValueId value : outputs) graph.outputs.push_back(own[value]);
   return graph;
 }
@@ -87,6 +87,9 @@ std::shared_ptr<const Plan> PlanCache::get(Graph graph, bool& is_new) {
   is_new = true;
   auto plan = std::make_shared<const Plan>(std::move(graph), backend_);
   const std::lock_guard lock(mutex_);
+  // A function that is followed through ever new programs does not keep those that no path uses any more.
+  if (plans_.size() >= kMaxPlans)
+    std::erase_if(plans_, [](const auto& each) { return each.second.use_count() == 1; });
   plans_.emplace(hash, plan);
   return plan;
 }

@@ -40,6 +40,7 @@ class PlanCache {
   std::shared_ptr<const Plan> get(Graph graph, bool& is_new);
 
  private:
+  static constexpr size_t kMaxPlans = 256;
   const Backend& backend_;
   std::mutex mutex_;
   std::unordered_multimap<uint64_t, std::shared_ptr<const Plan>> plans_;

@@ -2,6 +2,7 @@
 #include "compiler/runtime/trace_run.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "compiler/runtime/compiled_node.h"
 
@@ -57,8 +58,10 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
   graph.name = name_;
   for (const ValueId value : reads) node.reads.push_back(slot_of(value));
   for (const ValueId value : outputs) carried_.emplace(value, next_carried_++);
-  for (const ValueId item : path.items) node.items.push_back(slot_of(item));
-  if (outputs.empty()) return;
+  for (const ValueId item : path.items) node.items.push_back(item == kNoValue ? Slot() : slot_of(item));
+  const bool has_effect =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.op->has_effect; });
+  if (outputs.empty() && !has_effect) return;
   bool is_new = false;
   node.plan = plans_.get(std::move(graph), is_new);
   path_.num_compiled += is_new;
@@ -187,7 +190,8 @@ void TraceRun::close_path(Effects effects, std::shared_ptr<const void> structure
   node->backward = make_backward(effects, path, saved);
   std::vector<ValueId> outputs = effects.outputs;
   outputs.insert(outputs.end(), saved.begin(), saved.end());
-  outputs.insert(outputs.end(), path->items.begin(), path->items.end());
+  std::copy_if(path->items.begin(), path->items.end(), std::back_inserter(outputs),
+               [](ValueId item) { return item != kNoValue; });
   close_segment(*node, next_node_, effects.forward_end, not_carried(outputs));
   node->counters = tracer_->counters();
   node->effects = effects;
@@ -240,34 +244,30 @@ void TraceRun::enter(const ArgumentLeaves& leaves, Callee& callee, const Argumen
   callee.run(tensors, numbers);
 }
 
-namespace {
-struct NeedsValue {};
-class NoValues final : public BreakHandler {
- public:
-  uint64_t decide(size_t, std::vector<Tensor>&) override { throw NeedsValue(); }
-};
-}  // namespace
-
-std::optional<std::vector<double>> TraceRun::probe(const ArgumentLeaves& leaves, Callee& callee,
-                                                   const ArgumentPolicies& policies) {
-  NoValues handler;
-  tracer_ = std::make_shared<Tracer>(TraceOptions{&handler, false, {}, nullptr});
-  std::optional<std::vector<double>> numbers;
-  try {
-    const TraceScope scope(*tracer_);
-    enter(leaves, callee, policies, nullptr);
-    numbers = tracer_->plain_numbers();
-  } catch (const NeedsValue&) {
-  } catch (const RestartTrace&) {
+// Numbers that are not what they were in the call before become inputs of the program, so that the next one fits it.
+void TraceRun::lift_what_differs(FollowState& following) {
+  const std::vector<Scalar>& now = tracer_->plain_numbers();
+  const auto bits = [](const Scalar& number) {
+    return number.is_floating() ? std::bit_cast<uint64_t>(number.to_double())
+                                : static_cast<uint64_t>(number.to_int());
+  };
+  if (now.size() == following.numbers.size()) {
+    following.lifted.resize(now.size());
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (following.lifted[i] || now[i].category() != following.numbers[i].category() ||
+          bits(now[i]) == bits(following.numbers[i]))
+        continue;
+      following.lifted[i] = true;
+      tracer_->lift(i, next_node_);
+    }
   }
-  callee.clear();
-  tracer_->drop_fakes();
-  return numbers;
+  following.numbers = now;
 }
 
 TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies,
-                         Frame& frame, std::span<const std::shared_ptr<SegmentNode>> prefix,
-                         std::span<const uint64_t> outcomes, const std::vector<bool>* lifted) {
+                         Frame& frame, HostFunctions& host,
+                         std::span<const std::shared_ptr<SegmentNode>> prefix,
+                         std::span<const uint64_t> outcomes, FollowState* following) {
   std::vector<Intrusive<Storage>> lines;
   frame_ = &frame;
   prefix_ = prefix;
@@ -277,7 +277,8 @@ TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const Arg
     next_input_ = next_number_ = next_carried_ = 0;
     next_node_ = 0;
     carried_.clear();
-    tracer_ = std::make_shared<Tracer>(TraceOptions{this, options_.fullgraph, lines, lifted});
+    tracer_ = std::make_shared<Tracer>(TraceOptions{
+        this, options_.fullgraph, lines, following != nullptr ? &following->lifted : nullptr, &host});
     Effects effects;
     std::shared_ptr<const void> structure;
     try {
@@ -303,6 +304,7 @@ TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const Arg
       tracer_->drop_fakes();
       throw;
     }
+    if (following != nullptr) lift_what_differs(*following);
     path_.num_bound = std::min(prefix.size(), path_.nodes.size());
     close_path(effects, std::move(structure));
     frame.set_lifted(tracer_->plain_numbers());

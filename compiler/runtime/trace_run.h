@@ -26,6 +26,12 @@ struct TracedPath {
   bool needs_follow = false;  // a native floating number was read
 };
 
+// What a function in follow mode keeps of its last call.
+struct FollowState {
+  std::vector<bool> lifted;     // by ordinal: plain numbers of the body that differ between calls
+  std::vector<Scalar> numbers;  // all of them
+};
+
 // Thrown inside a trace that was to follow a prefix of the tree and went another way: hidden state has changed.
 struct PathDiffers {
   SourceLocation where;
@@ -39,16 +45,13 @@ class TraceRun final : public BreakHandler {
   // Runs the call to its end: the callee has its result, effects have happened. `prefix` are segments that `frame` has run
   // already, with their outcomes; they are followed, not run again.
   TracedPath run(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies, Frame& frame,
-                 std::span<const std::shared_ptr<SegmentNode>> prefix, std::span<const uint64_t> outcomes,
-                 const std::vector<bool>* lifted);
-
-  // The plain floating numbers that ops take in this call, without running anything; nothing where that needs a value.
-  std::optional<std::vector<double>> probe(const ArgumentLeaves& leaves, Callee& callee,
-                                           const ArgumentPolicies& policies);
+                 HostFunctions& host, std::span<const std::shared_ptr<SegmentNode>> prefix,
+                 std::span<const uint64_t> outcomes, FollowState* following);
 
   uint64_t decide(size_t index, std::vector<Tensor>& results) override;
 
  private:
+  void lift_what_differs(FollowState& following);
   void enter(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies, Frame* frame);
   std::shared_ptr<SegmentNode> begin_segment();
   void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs);

@@ -28,10 +28,9 @@ class Collector {
   Collector(Tracer& tracer, Effects& effects) : tracer_(tracer), effects_(effects) {}
 
   void collect(const ResultLeaves& results) {
-    for (const Tensor& tensor : results.tensors) {
-      effects_.tensors.push_back(plan(tensor));
+    for (const Tensor& tensor : results.tensors)
       results_.push_back(tensor.defined() ? tracer_.stand_in(tensor) : tensor);
-    }
+    for (const Tensor& tensor : results_) effects_.tensors.push_back(plan(tensor));
     effects_.numbers = results.numbers;
     for (NumberLeaf& number : effects_.numbers)
       if (number.value.is_symbolic()) number.value = Scalar(tracer_.shapes().settle(number.value.sym()));
@@ -54,6 +53,16 @@ class Collector {
     return static_cast<uint32_t>(fakes_.size() - 1);
   }
 
+  // The result that is the memory of this view as it is now.
+  const Tensor* base_among_results(const FakeSlot& slot) const {
+    for (const Tensor& result : results_) {
+      if (!result.defined()) continue;
+      const FakeSlot& other = FakeSlot::of(result);
+      if (other.storage == slot.storage && !other.chain) return &result;
+    }
+    return nullptr;
+  }
+
   OutputPlan plan(const Tensor& given) {
     OutputPlan result;
     if (!given.defined()) return result;
@@ -72,6 +81,14 @@ class Collector {
       result.index = input.source.kind == InputSource::Kind::Line ? input.source.index : memory;
       result.steps = steps_of(slot);
     } else {
+      // A view of another result follows it, as in eager code.
+      const Tensor* base = slot.chain ? base_among_results(slot) : nullptr;
+      if (base != nullptr && (*base)->needs_grad() == fake->needs_grad()) {
+        result.kind = OutputPlan::Kind::Part;
+        result.index = output(*base);
+        result.steps = steps_of(slot);
+        return result;
+      }
       result.kind = OutputPlan::Kind::Fresh;
       result.index = output(fake);
     }
@@ -162,9 +179,11 @@ class Collector {
                         [&](const InputWrite& w) { return w.output == i && w.is_recorded; });
         if (is_returned || is_recorded) add(fakes_[i], {false, i});
       }
-      // A view of an input is made outside, but its gradient goes through here, where the function may have used it too.
+      // A view of an input or of another result is made outside, but its gradient goes through here, where the function may have used it too.
       for (uint32_t i = 0; i < effects_.tensors.size(); ++i)
-        if (effects_.tensors[i].kind == OutputPlan::Kind::View && effects_.tensors[i].requires_grad)
+        if ((effects_.tensors[i].kind == OutputPlan::Kind::View ||
+             effects_.tensors[i].kind == OutputPlan::Kind::Part) &&
+            effects_.tensors[i].requires_grad)
           add(results_[i], {true, i});
       effects_.views.assign(results_.size(), kNoValue);
       for (const Root root : effects_.differentiable)

@@ -20,6 +20,7 @@ struct OutputPlan {
     Fresh,  // output `index` of the path
     Input,  // path input `index` itself
     View,   // `steps` on path input `index`
+    Part,   // `steps` on output `index` of the path, which is a result too
   };
   Kind kind = Kind::Undefined;
   uint32_t index = 0;

@@ -167,9 +167,10 @@ void Tracer::write_through(FakeSlot& slot, Tensor value, SourceLocation where) {
 
 void Tracer::mutate(const Call& call, const Tensor& self) {
   Attrs attrs;
-  const std::vector<double> numbers = plain_numbers_;
+  const size_t num_taken = root().plain_numbers_.size();
   settle(call, attrs);
-  plain_numbers_ = numbers;  // the base op takes them again
+  root().plain_numbers_.resize(num_taken);  // the base op takes them again
+  root().number_uses_.resize(num_taken);
   const Layout<Sym>& layout = self->layout;
   for (size_t d = 0; d < layout.sizes.size(); ++d)
     WEFT_CHECK(!same(layout.strides[d], Sym::from_int(0)) || same(layout.sizes[d], Sym::from_int(1)),
@@ -177,6 +178,7 @@ void Tracer::mutate(const Call& call, const Tensor& self) {
                " has several elements at one place (an expanded view); write into a clone() instead");
   FakeSlot& slot = FakeSlot::of(self);
   FakeStorage& storage = *slot.storage;
+  check_may_write(call, storage);
   if (storage.input != kNoInput) {
     const PathInput& input = inputs_[storage.input];
     if (input.source.kind == InputSource::Kind::Constant)
@@ -197,9 +199,9 @@ void Tracer::mutate(const Call& call, const Tensor& self) {
   Tensor value = weft::call(*call.op.base, {operands.data(), operands.size()}, call.attrs, call.where);
   WEFT_CHECK(category_of(value->dtype) <= category_of(self->dtype), call.name(), ": the result is ",
              value->dtype, ", which does not fit into the ", self->dtype,
-             " tensor that is written; convert it first");
+             " tensor it is written to; convert the tensor or use ", call.op.base->name(), "()");
   WEFT_CHECK(value.sizes() == self.sizes(), call.name(), ": the result of sizes ", value.sizes(),
-             " does not fit into ", self.sizes());
+             " does not fit into the tensor of sizes ", self.sizes(), " that it is written to");
   if (value->dtype != self->dtype) value = value.to(self->dtype, false, false, call.where);
   write_through(slot, std::move(value), call.where);
   self->storage->bump_version(call.op, call.where);

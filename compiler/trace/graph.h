@@ -85,6 +85,8 @@ void verify(const Graph& graph);
 // Equal for graphs that compute the same in the same order: ops, attributes, numbers, operands, specs, inputs and outputs
 // (expressions by structure); names and lines do not count. Of graphs over different tables too.
 uint64_t hash_of(const Graph& graph);
+// A text that two graphs share exactly if they are the same.
+std::string identity_of(const Graph& graph);
 bool is_same(const Graph& a, const Graph& b);
 
 // The values that a node needs: its operands, and those whose item() stands in its numbers; each once, operands first.

@@ -121,8 +121,10 @@ class CanonicalForm {
 
 }  // namespace
 
+std::string identity_of(const Graph& graph) { return CanonicalForm(graph).write(); }
+
 uint64_t hash_of(const Graph& graph) {
-  const std::string text = CanonicalForm(graph).write();
+  const std::string text = identity_of(graph);
   return XXH3_64bits(text.data(), text.size());
 }
 

@@ -253,10 +253,8 @@ bool ShapeEnv::compare(SymCompare op, Sym a, Sym b) {
 }
 
 void ShapeEnv::add_guard(SymCompare op, Sym a, Sym b) {
-  if (!a.is_symbolic()) {
-    std::swap(a, b);
-    op = mirrored(op);
-  }
+  const Relation relation = table_.simplified(op, a, b);
+  op = relation.op, a = relation.a, b = relation.b;
   if (op == SymCompare::Eq) {
     std::vector<uint32_t> symbols = table_.symbols_of(a);
     const std::vector<uint32_t> others = table_.symbols_of(b);
@@ -286,10 +284,13 @@ int64_t ShapeEnv::specialize(Sym a) {
 
 int64_t ShapeEnv::hint(Sym a) const { return table_.hint(a); }
 
-std::string ShapeEnv::to_string(Sym a) const {
+std::string ShapeEnv::expression(Sym a) const {
   a = stand_in(a);
   if (is_placeholder(a)) a = table_.current(entries_[*table_.as_symbol(a)].value);
   return table_.to_string(a);
 }
+
+// Errors speak of the call that is traced; graphs and guards print expressions by the table.
+std::string ShapeEnv::to_string(Sym a) const { return std::to_string(hint(a)); }
 
 }  // namespace weft::compiler

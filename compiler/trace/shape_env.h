@@ -91,6 +91,8 @@ class ShapeEnv final : public SymEnvironment {
   int64_t specialize(Sym a) override;
   int64_t hint(Sym a) const override;
   std::string to_string(Sym a) const override;
+  // What it is in terms of symbols: "s0*4".
+  std::string expression(Sym a) const;
 
   // ---- What the trace relied on, each fact once, in the order in which it was first relied on.
   const std::vector<SymGuard>& guards() const { return guards_; }

@@ -35,6 +35,23 @@ std::optional<bool> decide_by_sign(SymCompare op, const Interval& range) {
   return std::nullopt;
 }
 
+// What the ranges of both sides say; exact where a difference would saturate.
+std::optional<bool> decide_by_ranges(SymCompare op, const Interval& a, const Interval& b) {
+  const bool less = a.max<b.min, more = a.min> b.max, at_most = a.max <= b.min, at_least = a.min >= b.max;
+  switch (op) {
+    case SymCompare::Eq:
+    case SymCompare::Ne:
+      if (less || more) return op == SymCompare::Ne;
+      if (is_point(a) && is_point(b)) return op == SymCompare::Eq;
+      return std::nullopt;
+    case SymCompare::Lt: return less ? std::optional(true) : at_least ? std::optional(false) : std::nullopt;
+    case SymCompare::Ge: return less ? std::optional(false) : at_least ? std::optional(true) : std::nullopt;
+    case SymCompare::Gt: return more ? std::optional(true) : at_most ? std::optional(false) : std::nullopt;
+    case SymCompare::Le: return more ? std::optional(false) : at_most ? std::optional(true) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 // The polynomial without its constant, divided by the greatest factor that leaves a positive first coefficient.
 struct Primitive {
   Polynomial polynomial;
@@ -115,6 +132,22 @@ bool SymStore::replace_quotients(Polynomial& polynomial, Interval& slack) const 
   return is_changed;
 }
 
+// With one assumed bound: p = f + (p - f) for an f that is bounded as a whole.
+Interval SymStore::bounds_by_facts(const Polynomial& polynomial) const {
+  Interval result;
+  size_t tried = 0;
+  for (ExprId e : with_facts_) {
+    if (++tried > 16) break;
+    const Polynomial fact = polynomial_of(Sym::from_id(e));
+    for (const int64_t factor : {1, -1}) {
+      Polynomial rest = polynomial;
+      if (!add_scaled(rest, fact, -factor) || rest.terms.size() > polynomial.terms.size()) continue;
+      result = intersect(result, interval::add(interval::scale(exprs[e].fact, factor), bounds(rest, 1)));
+    }
+  }
+  return result;
+}
+
 Interval SymStore::bounds(const Polynomial& polynomial, int effort) const {
   Interval result = range(polynomial);
   if (polynomial.is_constant()) return result;
@@ -149,6 +182,8 @@ Interval SymStore::bounds(const Polynomial& polynomial, int effort) const {
       result = intersect(
           result, interval::multiply(range_of_product({common.data(), common.size()}), bounds(rest, effort)));
   }
+  if (effort >= 2 && !(result.min > 0 || result.max < 0))
+    result = intersect(result, bounds_by_facts(polynomial));
   if (effort >= 2 && !(result.min > 0 || result.max < 0)) {
     Polynomial without = polynomial;
     Interval slack;
@@ -183,7 +218,7 @@ std::optional<bool> SymStore::decide(SymCompare op, Sym a, Sym b) const {
   b = current(b);
   if (!a.is_symbolic() && !b.is_symbolic()) return holds(op, a.concrete(), b.concrete());
   if (a.is_symbolic() && b.is_symbolic() && a.id() == b.id()) return holds(op, 0, 0);
-  std::optional<bool> answer = decide_by_sign(op, interval::add(range(a), negate(range(b))));
+  std::optional<bool> answer = decide_by_ranges(op, range(a), range(b));
   if (answer) return answer;
   Polynomial difference = polynomial_of(a);
   if (!add_scaled(difference, polynomial_of(b), -1)) return std::nullopt;
@@ -193,6 +228,45 @@ std::optional<bool> SymStore::decide(SymCompare op, Sym a, Sym b) const {
   const bool asks_equality = op == SymCompare::Eq || op == SymCompare::Ne;
   if (asks_equality && is_excluded(difference)) return op == SymCompare::Ne;
   return decide_by_sign(op, bounds(difference, 2));
+}
+
+Relation SymStore::simplified(SymCompare op, Sym a, Sym b) {
+  const Relation given = {op, current(a), current(b)};
+  Polynomial difference = polynomial_of(a);
+  if (!add_scaled(difference, polynomial_of(b), -1) || difference.is_constant()) return given;
+  const Primitive primitive = primitive_of(difference);
+  if (primitive.factor < 0) op = mirrored(op);
+  const int64_t factor = std::abs(primitive.factor);
+  const int64_t constant = primitive.factor < 0 ? -difference.constant : difference.constant;
+  if (constant <= kLow / 2 || constant >= kHigh / 2) return given;
+  int64_t bound = 0;  // of the varying part
+  switch (op) {
+    case SymCompare::Eq:
+    case SymCompare::Ne:
+      if (constant % factor != 0) return given;
+      bound = -constant / factor;
+      break;
+    case SymCompare::Lt: op = SymCompare::Le, bound = floor_div(-constant - 1, factor); break;
+    case SymCompare::Le: bound = floor_div(-constant, factor); break;
+    case SymCompare::Gt: op = SymCompare::Ge, bound = -floor_div(constant - 1, factor); break;
+    case SymCompare::Ge: bound = -floor_div(constant, factor); break;
+  }
+  Polynomial left, right;
+  for (const Term& term : primitive.polynomial.terms) {
+    if (term.coefficient > 0) left.terms.push_back(term);
+    else right.terms.push_back({term.monomial, -term.coefficient});
+  }
+  if (!right.is_constant() && op == SymCompare::Le && bound == -1) op = SymCompare::Lt, bound = 0;
+  if (!right.is_constant() && op == SymCompare::Ge && bound == 1) op = SymCompare::Gt, bound = 0;
+  if (bound < 0 && !right.is_constant()) left.constant = -bound;
+  else right.constant = bound;
+  const Sym x = make(left), y = make(right);
+  const bool is_alone =
+      x.is_symbolic() && exprs[x.id()].atom != kNone && atoms[exprs[x.id()].atom].symbol != kNone;
+  const bool other_is =
+      y.is_symbolic() && exprs[y.id()].atom != kNone && atoms[exprs[y.id()].atom].symbol != kNone;
+  if (other_is && !is_alone) return {mirrored(op), y, x};
+  return {op, x, y};
 }
 
 // ---- Assuming
@@ -265,9 +339,19 @@ void SymStore::assume_polynomial(SymCompare op, Polynomial difference) {
     with_facts_.push_back(id);
   }
   refresh_all();
+  bound_dividend(exprs[id].atom, fact);
   if (!is_point(fact)) return;
   if (exprs[id].atom != kNone && fact.min == 0) learn_divisor(exprs[id].atom);
   substitute_in_equation(primitive.polynomial, fact.min);
+}
+
+// x // k in [min, max]: x in [min·k, max·k + k - 1].
+void SymStore::bound_dividend(AtomId quotient, const Interval& fact) {
+  if (quotient == kNone || atoms[quotient].symbol != kNone || atoms[quotient].op != SymOp::FloorDiv) return;
+  const Sym dividend = atoms[quotient].a, divisor = atoms[quotient].b;
+  if (divisor.is_symbolic() || divisor.concrete() <= 0) return;
+  const Interval low = interval::scale({fact.min, fact.max}, divisor.concrete());
+  tighten(dividend, {low.min, add_towards(kHigh, low.max, divisor.concrete() - 1)});
 }
 
 // x % k is 0: x is a multiple of k.

@@ -118,6 +118,7 @@ class SymStore {
 
   // ---- Decisions and assumptions (sym_decide.cpp)
   std::optional<bool> decide(SymCompare op, Sym a, Sym b) const;
+  Relation simplified(SymCompare op, Sym a, Sym b);
   void assume(SymCompare op, Sym a, Sym b);
   void tighten(Sym a, Interval range);
 
@@ -178,10 +179,12 @@ class SymStore {
 
   // sym_decide.cpp
   Interval bounds(const Polynomial& polynomial, int effort) const;
+  Interval bounds_by_facts(const Polynomial& polynomial) const;
   int64_t dominated_minimum(const Polynomial& polynomial) const;
   bool replace_quotients(Polynomial& polynomial, Interval& slack) const;
   bool is_excluded(const Polynomial& difference) const;
   void assume_polynomial(SymCompare op, Polynomial difference);
+  void bound_dividend(AtomId quotient, const Interval& fact);
   void learn_divisor(AtomId remainder);
   bool substitute_in_equation(const Polynomial& left, int64_t right);
   void substitute(AtomId atom, Sym by);

@@ -179,6 +179,7 @@ Sym SymTable::binary(SymOp op, Sym a, Sym b) {
 std::optional<bool> SymTable::decide(SymCompare op, Sym a, Sym b) const { return store_->decide(op, a, b); }
 Interval SymTable::range(Sym a) const { return store_->range(a); }
 void SymTable::assume(SymCompare op, Sym a, Sym b) { store_->assume(op, a, b); }
+Relation SymTable::simplified(SymCompare op, Sym a, Sym b) { return store_->simplified(op, a, b); }
 Sym SymTable::current(Sym a) const { return store_->current(a); }
 
 std::vector<uint32_t> SymTable::symbols_of(Sym a) const {

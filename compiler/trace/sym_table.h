@@ -25,6 +25,12 @@ struct Interval {
   int64_t min = INT64_MIN, max = INT64_MAX;  // saturating
 };
 
+// a `op` b
+struct Relation {
+  SymCompare op;
+  Sym a, b;
+};
+
 class SymStore;  // sym_expr.h
 
 // Expressions are immutable and equal expressions have equal ids, so that a Sym can be compared by its bits. Sums and
@@ -56,6 +62,8 @@ class SymTable {
   void assume(SymCompare op, Sym a, Sym b);
   // What stands for the expression now, by what was assumed since it was made: an integer where one value is left.
   Sym current(Sym a) const;
+  // The same relation in the form that reads best and is checked fastest: s0 >= 3 for s0*2 - 1 > 4, s0 < s1 for s1 - s0 > 0.
+  Relation simplified(SymCompare op, Sym a, Sym b);
   // The symbols that occur in it, in ascending order.
   std::vector<uint32_t> symbols_of(Sym a) const;
 

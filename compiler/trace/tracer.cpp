@@ -10,7 +10,12 @@
 namespace weft::compiler {
 
 Tracer::Tracer(TraceOptions options)
-    : options_(std::move(options)), life_(make_intrusive<TraceLife>()), shapes_(graph_.expressions->syms) {
+    : options_(std::move(options)),
+      life_(make_intrusive<TraceLife>()),
+      graph_(options_.around != nullptr ? Graph(options_.around->graph_.expressions) : Graph()),
+      own_shapes_(options_.around != nullptr ? nullptr
+                                             : std::make_unique<ShapeEnv>(graph_.expressions->syms)),
+      shapes_(options_.around != nullptr ? options_.around->shapes_ : *own_shapes_) {
   life_->trace = this;
 }
 
@@ -61,6 +66,7 @@ uint32_t Tracer::add_input(InputSource source, const Tensor& real, const Layout<
   inputs_.emplace_back();
   used_.push_back(false);
   if (wants_line(real)) {
+    settle(spec);  // where it lies in the line is fixed
     if (real->needs_grad())
       throw CannotCapture{"tensors that share memory are written by the function while they require grad",
                           here().where};
@@ -102,9 +108,18 @@ namespace {
 // Where the gradient of a tensor arrives whose history lies outside of the trace.
 class EntryNode final : public autograd::Node {
  public:
-  explicit EntryNode(const Tensor& x) { results.push_back(autograd::Meta(x)); }
+  EntryNode(const Tensor& x, std::string input) : input_(std::move(input)) {
+    results.push_back(autograd::Meta(x));
+  }
   const char* name() const override { return "argument"; }
-  void apply(autograd::Step&) override {}
+  void apply(autograd::Step&) override {
+    WEFT_CHECK(false, "backward: ", input_,
+               " has a history outside of the compiled function, where a backward inside ",
+               "cannot go; call backward() outside, or take autograd::grad with respect to ", input_);
+  }
+
+ private:
+  std::string input_;
 };
 
 }  // namespace
@@ -125,7 +140,14 @@ void Tracer::follow_gradient(PathInput& input) {
       own.hooks = std::make_unique<autograd::Hooks>();
       own.hooks->entries = accumulator.hooks->entries;
     }
-  } else autograd::set_producer(input.fake, make_intrusive<EntryNode>(input.fake), 0);
+    input.entry = autograd::gradient_edge(input.fake);
+  } else {
+    enter_history(input);
+  }
+}
+
+void Tracer::enter_history(PathInput& input) {
+  autograd::set_producer(input.fake, make_intrusive<EntryNode>(input.fake, input.name), 0);
   input.entry = autograd::gradient_edge(input.fake);
 }
 
@@ -186,17 +208,26 @@ const Tensor& Tracer::lift(const Tensor& real, InputSource source, std::string n
 
 const Tensor& Tracer::stand_in(const Tensor& x) {
   if (x->is_fake) {
-    if (x->trace == nullptr || FakeSlot::of(x).life()->trace != this) throw_outlived_trace("compile", x);
-    return x;
+    if (x->trace != nullptr && FakeSlot::of(x).life()->trace == this) return x;
+    if (options_.around == nullptr) throw_outlived_trace("compile", x);
   }
   const auto known = input_of_tensor_.find(x.impl());
   if (known != input_of_tensor_.end()) return inputs_[known->second].fake;
+  if (options_.around != nullptr) return reach_out(x);
   x->is_captured.store(true, std::memory_order_relaxed);
   std::string name = detail::concat("captured", inputs_.size());
   return lift(x, {InputSource::Kind::Captured, 0}, std::move(name));
 }
 
-Tensor Tracer::constant(const Tensor& data, SourceLocation) {
+Tensor Tracer::constant(const Tensor& data, SourceLocation where) {
+  if (options_.around != nullptr) {
+    Tensor outer;
+    {
+      const TraceScope scope(*options_.around);
+      outer = options_.around->constant(data, where);
+    }
+    return reach_out(outer);
+  }
   Tensor own;
   {
     // The host may change or free its memory later.
@@ -235,17 +266,36 @@ Scalar Tracer::settle(const Scalar& number) {
 
 // In follow mode the plain numbers that differ between calls are read anew at each.
 Scalar Tracer::lifted(const Scalar& number) {
-  if (!number.is_floating() || number.is_traced()) return number;
+  if (number.is_traced() && root().has_arm_items_) check_values_are_there(number);
+  // Only where sizes cannot depend on it.
+  if (place_.op == nullptr || place_.op->kind != Kind::Pointwise) return number;
+  if (number.is_bool() || number.is_traced() || number.is_symbolic()) return number;
+  if (options_.around != nullptr) return options_.around->lifted(number);
   const size_t ordinal = plain_numbers_.size();
-  plain_numbers_.push_back(number.to_double());
+  plain_numbers_.push_back(number);
+  number_uses_.push_back({});
   if (options_.lifted == nullptr || ordinal >= options_.lifted->size() || !(*options_.lifted)[ordinal])
     return number;
-  const uint32_t index =
-      add_number_source({NumberSource::Kind::Lifted, static_cast<uint32_t>(ordinal), {}}, number.to_double());
+  return lifted_input(ordinal);
+}
+
+// What is read at each call instead of the plain number.
+Scalar Tracer::lifted_input(size_t ordinal) {
+  const Scalar& number = plain_numbers_[ordinal];
   ScalarExpr expr;
   expr.kind = ScalarExpr::Kind::Input;
-  expr.index = index;
-  return traced(Scalar::Category::Floating, expr);
+  expr.index =
+      add_number_source({NumberSource::Kind::Lifted, static_cast<uint32_t>(ordinal), {}}, number.to_double());
+  return traced(number.category(), expr);
+}
+
+bool Tracer::lift(size_t ordinal, NodeId first) {
+  const NumberUse use = number_uses_[ordinal];
+  if (use.node == kNoNode || use.node < first) return false;
+  Node& node = graph_.nodes[use.node];
+  if (use.is_attr) node.attrs[use.slot] = Attr(lifted_input(ordinal));
+  else node.operands[use.slot].number = lifted_input(ordinal);
+  return true;
 }
 
 // Nothing that an op looks at stays a placeholder: neither the sizes of its operands nor its attributes.
@@ -267,6 +317,7 @@ void Tracer::settle(const Call& call, Attrs& attrs) {
   }
   attrs = call.attrs;
   for (Attr& attr : attrs) {
+    const size_t num_uses = root().number_uses_.size();
     if (attr.is<Sym>()) {
       attr = Attr(shapes_.settle(attr.as<Sym>()));
     } else if (attr.is<SymList>()) {
@@ -275,6 +326,8 @@ void Tracer::settle(const Call& call, Attrs& attrs) {
       attr = Attr(std::move(sizes));
     } else if (attr.is<Scalar>()) {
       attr = Attr(lifted(settle(attr.as<Scalar>())));
+      if (root().number_uses_.size() > num_uses)
+        root().number_uses_.back() = {kNoNode, true, static_cast<uint32_t>(&attr - attrs.data())};
     }
   }
 }
@@ -304,8 +357,12 @@ Node Tracer::make_node(const Call& call, const Attrs& attrs) {
   node.operands.reserve(call.operands.size());
   for (const Operand& operand : call.operands) {
     if (operand.tensor != nullptr) node.operands.push_back(Argument::of(value_of(*operand.tensor)));
-    else if (operand.is_scalar) node.operands.push_back(Argument::of(lifted(settle(operand.scalar))));
-    else node.operands.push_back({});
+    else if (operand.is_scalar) {
+      const size_t num_uses = root().number_uses_.size();
+      node.operands.push_back(Argument::of(lifted(settle(operand.scalar))));
+      if (root().number_uses_.size() > num_uses)
+        root().number_uses_.back().slot = static_cast<uint32_t>(node.operands.size() - 1);
+    } else node.operands.push_back({});
   }
   return node;
 }
@@ -322,6 +379,7 @@ bool is_laid_out(const Value& value, const Layout<Sym>& layout) {
 
 void Tracer::record(const Call& call, std::span<Tensor> outputs) {
   Attrs attrs;
+  const size_t first_use = number_uses_.size();
   settle(call, attrs);
   if (call.op.kind == Kind::View) return record_view(call, attrs, outputs[0]);
   if (call.op.data_dependent) return record_data_dependent(call, attrs, outputs);
@@ -352,6 +410,8 @@ void Tracer::record(const Call& call, std::span<Tensor> outputs) {
         call.op.infer(Call{call.op, {operands.data(), operands.size()}, attrs, call.where});
     value = graph_.add_node(std::move(node), {real.data(), real.size()});
   }
+  for (size_t use = first_use; use < number_uses_.size(); ++use)
+    if (number_uses_[use].node == kNoNode) number_uses_[use].node = graph_[value].node;
   for (size_t i = 0; i < outputs.size(); ++i) {
     outputs[i] = fake_of(specs[i], value + static_cast<ValueId>(i));
     outputs[i]->made_by = &call.op;
@@ -367,6 +427,8 @@ void Tracer::record_view(const Call& call, const Attrs& attrs, Tensor& output) {
       inputs_[storage.input].source.kind != InputSource::Kind::Line &&
       inputs_[storage.input].real.defined() && !is_whole_storage(storage.input))
     throw RestartTrace{inputs_[storage.input].real->storage};
+  if (call.op.views_storage && storage.input != kNoInput)
+    refuse_in_arm("the memory of a tensor from outside is viewed by its strides", call.where);
   Layout<Sym> layout = call.op.view(x->layout, attrs, x->dtype);
   const DType dtype = call.op.view_dtype != nullptr ? call.op.view_dtype(attrs, x->dtype) : x->dtype;
   auto link = make_intrusive<FakeView>();
@@ -397,6 +459,7 @@ void Tracer::record_view(const Call& call, const Attrs& attrs, Tensor& output) {
 void Tracer::record_data_dependent(const Call& call, const Attrs& attrs, std::span<Tensor> outputs) {
   Break stop;
   stop.kind = Break::Kind::Result;
+  refuse_in_arm("the sizes of a result depend on values", call.where);
   stop.node = make_node(call, attrs);
   stop.node.num_outputs = static_cast<uint32_t>(outputs.size());
   const uint32_t index = static_cast<uint32_t>(breaks_.size());
@@ -513,7 +576,11 @@ Scalar Tracer::read(const Tensor& x, SourceLocation where) {
   ScalarExpr expr;
   expr.kind = ScalarExpr::Kind::Item;
   expr.index = static_cast<uint32_t>(known - graph_.items.begin());
-  if (known == graph_.items.end()) graph_.items.push_back(value);
+  if (known == graph_.items.end()) {
+    // Numbered throughout the path.
+    expr.index = static_cast<uint32_t>(root().graph_.items.size());
+    set_item(expr.index, value);
+  }
   const Scalar::Category category = x->dtype == DType::Bool ? Scalar::Category::Bool
                                     : is_floating(x->dtype) ? Scalar::Category::Floating
                                                             : Scalar::Category::Integer;
@@ -521,6 +588,7 @@ Scalar Tracer::read(const Tensor& x, SourceLocation where) {
 }
 
 Scalar Tracer::read(const Intrusive<CellImpl>& cell) {
+  if (options_.around != nullptr) return options_.around->read(cell);
   const auto known = cells_.find(cell.get());
   if (known != cells_.end()) return known->second;
   ScalarExpr expr;
@@ -532,6 +600,7 @@ Scalar Tracer::read(const Intrusive<CellImpl>& cell) {
 }
 
 void Tracer::write(const Intrusive<CellImpl>& cell, const Scalar& value) {
+  refuse_in_arm("a number that outlives the call (a rate, a step count) is changed", place_.where);
   static_cast<void>(read(cell));  // holds the cell
   const Scalar number = settle(value);
   cells_[cell.get()] = number;
@@ -542,6 +611,8 @@ void Tracer::write(const Intrusive<CellImpl>& cell, const Scalar& value) {
 }
 
 RandomStream Tracer::draw(Sym given) {
+  refuse_in_arm("random numbers are drawn, and how many were drawn must not depend on which arm runs",
+                place_.where);
   const Sym counters = shapes_.settle(given);
   if (!stream_) {
     const uint32_t segment = static_cast<uint32_t>(breaks_.size());
@@ -555,6 +626,18 @@ RandomStream Tracer::draw(Sym given) {
   const RandomStream result{stream_->seed, binary(ScalarOp::Add, stream_->offset, Scalar(counters_))};
   counters_ = counters_ + counters;
   return result;
+}
+
+// ---- Effects --------------------------------------------------------------------------------------------------------
+
+RoutinePtr Tracer::host_function(HostCallback callback, SourceLocation where) {
+  if (options_.around != nullptr) return options_.around->host_function(std::move(callback), where);
+  const uint32_t ordinal = host_calls_[{where.file_name(), where.line()}]++;
+  HostFunctions nowhere;
+  uint64_t path = breaks_.size();
+  for (const Break& stop : breaks_) path = (path ^ stop.outcome) * 0x9E3779B97F4A7C15u;
+  return (options_.host != nullptr ? options_.host : &nowhere)
+      ->keep(where, ordinal, path, std::move(callback));
 }
 
 // ---- Breaks ---------------------------------------------------------------------------------------------------------
@@ -571,7 +654,7 @@ std::vector<ValueId> Tracer::live_values() {
   live.insert(live.end(), graph_.items.begin(), graph_.items.end());
   std::sort(live.begin(), live.end());
   live.erase(std::unique(live.begin(), live.end()), live.end());
-  std::erase_if(live, [&](ValueId value) { return graph_[value].node == kNoNode; });
+  std::erase_if(live, [&](ValueId value) { return value == kNoValue || graph_[value].node == kNoNode; });
   return live;
 }
 
@@ -585,6 +668,7 @@ uint64_t Tracer::decide(size_t index, std::vector<Tensor>& results) {
   {
     Break& stop = breaks_[index];
     stop.place = here();
+    refuse_in_arm("the value of a tensor is needed", stop.place.where);
     WEFT_CHECK(
         !options_.fullgraph, "compile: the function needs the value of a tensor at ",
         weft::to_string(stop.place.where), stop.place.op != nullptr ? ", made by " : "",
@@ -618,6 +702,12 @@ const TensorImpl* Tracer::find_escaped() const {
 }
 
 // ---- Scopes ---------------------------------------------------------------------------------------------------------
+
+Tracer& current_tracer() {
+  auto* tracer = dynamic_cast<Tracer*>(current_trace());
+  WEFT_ASSERT(tracer != nullptr, "this thread traces with something else than a Tracer");
+  return *tracer;
+}
 
 TraceScope::TraceScope()
     : trace_(std::exchange(current_trace(), nullptr)),

@@ -9,6 +9,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "compiler/trace/fake.h"
+#include "compiler/trace/host_functions.h"
 #include "compiler/trace/shape_env.h"
 #include "tensor/cell.h"
 
@@ -18,12 +19,12 @@ namespace weft::compiler {
 struct InputSource {
   enum class Kind : uint8_t {
     Argument,  // tensor leaf `index` of the arguments
-    Captured,  // the real tensor that the function reached
+    Captured,  // the real tensor that the function reached; of an arm, the tensor of the trace around it
     Constant,  // host data that the function made a tensor of
     Grad,      // the .grad of path input `index`
     Line,      // the whole storage of path input `index`, as one line: tensors that overlap are views of it
     Result,    // result of the data-dependent op of break `index`
-    Tangent,   // gradient of differentiable output `index`
+    Tangent,   // gradient of differentiable output `index`; of an arm, its parameter `index`
   };
   Kind kind = Kind::Argument;
   uint32_t index = 0;
@@ -31,10 +32,12 @@ struct InputSource {
 
 struct PathInput {
   InputSource source;
-  ValueId value = kNoValue;  // what it was at entry; a view of its line where it has one
-  Tensor real;               // in the traced call
-  Tensor fake;               // what stands for it
-  autograd::Edge entry;      // where its gradient arrives, if it requires one
+  ValueId value = kNoValue;        // what it was at entry; a view of its line where it has one
+  Tensor real;                     // in the traced call
+  Tensor fake;                     // what stands for it
+  autograd::Edge entry;            // where its gradient arrives, if it requires one
+  Tensor outer;                    // of an arm: the tensor of the trace around it,
+  ValueId outer_value = kNoValue;  // and its value there
   std::string name;
   bool requires_grad = false;
   bool has_grad = false;  // its .grad was defined at entry
@@ -87,11 +90,16 @@ struct RestartTrace {
   Intrusive<Storage> storage;
 };
 
+class Tracer;
+
 struct TraceOptions {
   BreakHandler* breaks = nullptr;
   bool fullgraph = false;  // a break is an error
   std::vector<Intrusive<Storage>> lines;
   const std::vector<bool>* lifted = nullptr;  // by ordinal: plain numbers that are read at each call
+  HostFunctions* host = nullptr;              // where functions of the host are kept; null: nowhere
+  Tracer* around = nullptr;                   // the trace in which this one traces an arm
+  std::string part = {};                      // how messages call the arm: "true_fn of cond"
 };
 
 class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvironment {
@@ -124,7 +132,9 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   };
   const std::vector<CellWrite>& cell_writes() const { return cell_writes_; }
   // Floating numbers of the function's body in the order in which ops took them.
-  const std::vector<double>& plain_numbers() const { return plain_numbers_; }
+  const std::vector<Scalar>& plain_numbers() const { return plain_numbers_; }
+  // Makes one of them an input, read at each call, if an op from node `first` on took it. False if it cannot be.
+  bool lift(size_t ordinal, NodeId first);
   // Counters drawn since the last break.
   Sym counters() const { return counters_; }
   // Whether gradients were on at some op; and when the function was entered.
@@ -147,6 +157,22 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   // A fake that still lives although nobody inside holds it, or null.
   const TensorImpl* find_escaped() const;
   Intrusive<TraceLife> life() const { return life_; }
+
+  // ---- Arms: parts of the function that become graphs of their own, traced by a tracer each. Note [Arms]
+  // A tensor that a call of the arm brings.
+  Tensor add_parameter(uint32_t index, const OutputSpec& spec);
+  // A tensor with this value and without history.
+  Tensor wrap(ValueId value);
+  // Says that item `index` has this value in this graph.
+  void set_item(uint32_t index, ValueId value);
+  // Gives the graph the items of the trace around it that its numbers name.
+  void reach_items();
+  const std::string& part() const { return options_.part; }
+  // What the arm did that holds for the whole function.
+  void tell_around();
+
+  // What stands in the graph for a function of the host that is called here.
+  RoutinePtr host_function(HostCallback callback, SourceLocation where);
 
   // ---- TraceHook
   void record(const Call& call, std::span<Tensor> outputs) override;
@@ -180,12 +206,11 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   void settle(OutputSpec& spec);
   void settle_value(ValueId id);
   Scalar lifted(const Scalar& number);
+  Scalar lifted_input(size_t ordinal);
   void record_view(const Call& call, const Attrs& attrs, Tensor& output);
   void record_data_dependent(const Call& call, const Attrs& attrs, std::span<Tensor> outputs);
   Node make_node(const Call& call, const Attrs& attrs);
   Tensor fake_of(const OutputSpec& spec, ValueId value);
-  // A temporary tensor that reads as this value.
-  Tensor wrap(ValueId value);
 
   // functionalize.cpp
   ValueId apply_view(const Op& op, const Attrs& attrs, ValueId value, const FakeStorage& storage,
@@ -193,7 +218,17 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   Tensor undo_view(const FakeView& view, ValueId before, const Tensor& value, const FakeStorage& storage,
                    SourceLocation where);
   ValueId in_layout(ValueId value, const OutputSpec& spec, SourceLocation where);
+  void check_may_write(const Call& call, const FakeStorage& storage) const;
   void write_through(FakeSlot& slot, Tensor value, SourceLocation where);
+
+  // tracer_arm.cpp
+  Tracer& root() { return options_.around != nullptr ? options_.around->root() : *this; }
+  const Tensor& reach_out(const Tensor& x);
+  uint32_t add_outer(ValueId outer_value, std::string name);
+  void reach_item(uint32_t index);
+  void check_values_are_there(const Scalar& number);
+  void refuse_in_arm(const char* what, SourceLocation where) const;
+  void enter_history(PathInput& input);
 
   ScalarId scalar_id(const Scalar& number);
   Scalar traced(Scalar::Category category, const ScalarExpr& expr);
@@ -205,7 +240,8 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   TraceOptions options_;
   Intrusive<TraceLife> life_;
   Graph graph_;
-  ShapeEnv shapes_;
+  std::unique_ptr<ShapeEnv> own_shapes_;
+  ShapeEnv& shapes_;  // of an arm: those of the trace around it
   std::deque<PathInput> inputs_;
   std::vector<bool> used_;
   std::unordered_map<const TensorImpl*, uint32_t> input_of_tensor_;
@@ -217,13 +253,25 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   std::unordered_map<const CellImpl*, Scalar> cells_;  // as they are now
   std::vector<CellWrite> cell_writes_;
   std::vector<Break> breaks_;
-  std::vector<double> plain_numbers_;
+  // Where an op took a plain number, by ordinal.
+  struct NumberUse {
+    NodeId node = kNoNode;
+    bool is_attr = false;
+    uint32_t slot = 0;
+  };
+  std::vector<Scalar> plain_numbers_;
+  std::vector<NumberUse> number_uses_;
+  std::map<std::pair<std::string, uint32_t>, uint32_t> host_calls_;  // by file and line: how many so far
   Sym counters_ = Sym::from_int(0);
   std::optional<RandomStream> stream_;  // of this segment
   Place place_;
   uint64_t functions_before_ = autograd::num_function_nodes();
   bool used_grad_mode_ = false, traced_grad_mode_ = grad_mode_enabled();
+  bool has_arm_items_ = false;  // some items exist in an arm only
 };
+
+// The tracer of this thread, where a trace is on.
+Tracer& current_tracer();
 
 // Installs a tracer as this thread's trace; leaving the scope, also by an exception, takes it away.
 class TraceScope {
