@@ -56,7 +56,7 @@ TEST_F(ShapeEnvTest, PlaceholdersSettleOnUseAndOnce) {
   EXPECT_TRUE(statically_known(SymCompare::Eq, a, a));
   EXPECT_TRUE(statically_known(SymCompare::Ge, a, Sym::from_int(0)));
   EXPECT_TRUE(a >= 0);
-  EXPECT_EQ(env.to_string(a), "4");
+  EXPECT_EQ(env.expression(a), "4");
   EXPECT_EQ(fixed(), "");
 
   EXPECT_TRUE(same(a + 1, Sym::from_int(5)));
@@ -144,10 +144,10 @@ TEST_F(ShapeEnvTest, PoliciesDecideWhatIsASymbol) {
 TEST_F(ShapeEnvTest, ContiguityOfSymbolicSizesNeedsNoGuard) {
   const Layout<Sym> x = layout(0, {4, 8, 16}, {128, 16, 1}, {kDynamic, kDynamic, kStatic});
   EXPECT_TRUE(is_contiguous(x));
-  EXPECT_EQ(env.to_string(x.strides[0]), "s1*16");
+  EXPECT_EQ(env.expression(x.strides[0]), "s1*16");
   // What contiguity looked at: the strides, and the static size that they contain.
   EXPECT_EQ(guards(), "arg0.stride(0) == s1*16");
-  EXPECT_EQ(fixed(), "0.size(2) = 16; 0.stride(2) = 1; 0.stride(1) = 16");
+  EXPECT_EQ(fixed(), "0.stride(2) = 1; 0.size(2) = 16; 0.stride(1) = 16");
   const Layout<Sym> y = contiguous_layout(x.sizes);
   EXPECT_TRUE(is_contiguous(y));
   EXPECT_EQ(guards(), "arg0.stride(0) == s1*16");
@@ -157,8 +157,8 @@ TEST_F(ShapeEnvTest, StridesFollowTheOrderInMemory) {
   // A transposed batch of matrices, and one that is a slice of wider rows.
   Layout<Sym> x = layout(0, {4, 16, 8}, {128, 1, 16}, {kDynamic, kDynamic, kDynamic});
   env.settle(x);
-  EXPECT_EQ(env.to_string(x.strides[2]), "s1");
-  EXPECT_EQ(env.to_string(x.strides[0]), "s1*s2");
+  EXPECT_EQ(env.expression(x.strides[2]), "s1");
+  EXPECT_EQ(env.expression(x.strides[0]), "s1*s2");
   EXPECT_FALSE(is_contiguous(x));
   EXPECT_EQ(guards(), "arg0.stride(0) == s1*s2; arg0.stride(2) == s1");
   Layout<Sym> y = layout(1, {4, 8}, {100, 1}, {kDynamic, kDynamic});
@@ -178,6 +178,28 @@ TEST_F(ShapeEnvTest, StridesOfSizeOneCarryNothing) {
   }
   for (const FixedValue& value : env.fixed())
     EXPECT_FALSE(value.source.kind == SymbolSource::Kind::Stride && value.source.dim == 0);
+}
+
+TEST_F(ShapeEnvTest, DeclaredSizesAllowZeroAndOne) {
+  // One row of a wider matrix: its stride says nothing until there are two.
+  Layout<Sym> x = layout(0, {1, 8}, {64, 1}, {declared(0, 100), kStatic});
+  EXPECT_TRUE(is_contiguous(x));
+  EXPECT_EQ(fixed(), "0.stride(1) = 1; 0.size(1) = 8");
+  const SymGuardProgram program(env, tables);
+  ASSERT_EQ(program.symbols().size(), 2u);
+  std::vector<int64_t> values(program.symbols().back() + 1);
+  const auto check = [&](int64_t rows, int64_t stride) {
+    values[program.symbols()[0]] = rows;
+    values[program.symbols()[1]] = stride;
+    EXPECT_EQ(program.check(values), !program.first_failure(values));
+    return program.check(values);
+  };
+  EXPECT_TRUE(check(1, 64));
+  EXPECT_TRUE(check(1, 8));
+  EXPECT_TRUE(check(0, 8));
+  EXPECT_TRUE(check(5, 8));
+  EXPECT_FALSE(check(5, 64));
+  EXPECT_FALSE(check(101, 8));
 }
 
 TEST_F(ShapeEnvTest, WhatNobodyAsksIsNotGuarded) {
@@ -236,7 +258,7 @@ TEST_F(SymGuardsTest, ChecksAndNamesEveryKindOfFact) {
       {{8, 16, 6, 49, 5, 11}, "s3 == s0*s2" + place + "; s3 is 49, s0 is 8, s2 is 6"},
       {{8, 12, 6, 48, 3, 11}, "s1 != 12" + place + "; s1 is 12"},
       {{8, 16, 101, 808, 5, 11}, "s2 <= 100" + place + "; s2 is 101"},
-      {{8, 16, 6, 48, 4, 11}, "(s0 + s1) // 3 == s4 + 3" + place + "; s0 is 8, s1 is 16, s4 is 4"},
+      {{8, 16, 6, 48, 4, 11}, "s4 + 3 == (s0 + s1) // 3" + place + "; s4 is 4, s0 is 8, s1 is 16"},
       {{8, 100, 6, 48, 33, 11}, "s4 in [0, 9], as declared; s4 is 33"},
       {{8, 16, 6, 48, 5, 12}, "s5 == 11" + place + "; s5 is 12"},
   };
@@ -264,7 +286,7 @@ TEST_F(SymGuardsTest, OutlivesTheEnvironment) {
   own.reset();
   EXPECT_TRUE(program.check(std::vector<int64_t>{11}));
   EXPECT_FALSE(program.check(std::vector<int64_t>{12}));
-  EXPECT_EQ(program.to_string(1), "(s0 // 3)*2 < 7");
+  EXPECT_EQ(program.to_string(1), "s0 // 3 <= 3");
 }
 
 }  // namespace

@@ -133,6 +133,36 @@ TEST_F(SymTableTest, AssumptionsAnswerLaterQuestions) {
   EXPECT_TRUE(same(add(before, s3), add(s3, num(24))));
 }
 
+TEST_F(SymTableTest, BoundsFollowFromAssumptions) {
+  const Sym s0 = size(7), s1 = size(8), s2 = size(9);
+  table.assume(SymCompare::Lt, s0, s1);
+  table.assume(SymCompare::Lt, s1, s2);
+  EXPECT_EQ(decide(SymCompare::Lt, s0, s2), true);
+  EXPECT_EQ(decide(SymCompare::Ge, s0, add(s1, num(3))), false);
+  EXPECT_EQ(decide(SymCompare::Lt, s0, sub(s2, num(2))), std::nullopt);
+  // As many pieces of 3 as there are in the call.
+  table.assume(SymCompare::Eq, floor_div(add(s0, num(2)), num(3)), num(3));
+  EXPECT_EQ(table.range(s0).min, 7);
+  EXPECT_EQ(table.range(s0).max, 9);
+  EXPECT_EQ(decide(SymCompare::Le, s0, num(INT64_MAX)), true);
+}
+
+TEST_F(SymTableTest, RelationsReadWell) {
+  const Sym s0 = size(7), s1 = size(8), s2 = size(9);
+  const auto relation = [&](SymCompare op, Sym a, Sym b) {
+    const Relation r = table.simplified(op, a, b);
+    return text(r.a) + " " + name_of(r.op) + " " + text(r.b);
+  };
+  EXPECT_EQ(relation(SymCompare::Gt, sub(mul(s0, num(2)), num(1)), num(4)), "s0 >= 3");
+  EXPECT_EQ(relation(SymCompare::Ge, num(64), s0), "s0 <= 64");
+  EXPECT_EQ(relation(SymCompare::Gt, sub(s1, s0), num(0)), "s0 < s1");
+  EXPECT_EQ(relation(SymCompare::Le, mul(s0, num(-1)), num(-4)), "s0 >= 4");
+  EXPECT_EQ(relation(SymCompare::Eq, mul(s0, s1), s2), "s2 == s0*s1");
+  EXPECT_EQ(relation(SymCompare::Ne, sub(s0, num(1)), num(1)), "s0 != 2");
+  EXPECT_EQ(relation(SymCompare::Ge, s0, sub(s1, num(5))), "s1 <= s0 + 5");
+  EXPECT_EQ(relation(SymCompare::Eq, mod(s0, num(8)), num(0)), "s0 % 8 == 0");
+}
+
 TEST_F(SymTableTest, EvaluatesOrNamesTheExpression) {
   const Sym s0 = size(4), s1 = size(6, 0);
   const Sym area = mul(mul(s0, s0), s1);
@@ -265,6 +295,15 @@ class RandomTable {
     const Node a = operand(), b = operand();
     const auto answer = table.decide(op, a.sym, b.sym);
     ++questions;
+    const Relation same = table.simplified(op, a.sym, b.sym);
+    for (int i = 0; i < kSamples; ++i) {
+      if (!is_live(i) || !a.values[i] || !b.values[i]) continue;
+      const auto x = table.try_evaluate(same.a, samples_[i]), y = table.try_evaluate(same.b, samples_[i]);
+      ASSERT_TRUE(x && y) << text(a) << ' ' << name_of(op) << ' ' << text(b);
+      EXPECT_EQ(holds(op, *a.values[i], *b.values[i]), holds(same.op, *x, *y))
+          << text(a) << ' ' << name_of(op) << ' ' << text(b) << " became " << table.to_string(same.a) << ' '
+          << name_of(same.op) << ' ' << table.to_string(same.b);
+    }
     if (!answer) return;
     ++answers;
     for (int i = 0; i < kSamples; ++i) {

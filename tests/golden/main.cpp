@@ -6,7 +6,9 @@
 #include <iostream>
 #include <set>
 
-#include "tests/golden/program.h"
+#include "compiler/runtime/compile.h"
+#include "compiler/runtime/stats.h"
+#include "tests/golden/checks.h"
 #include "tests/support/compare.h"
 
 namespace weft::tests {
@@ -20,99 +22,31 @@ struct Options {
   bool stats = false;
 };
 
-// Tolerances beyond those of the README, each with its reason.
-struct Wider {
-  const char* program;
-  Tolerance tolerance;
-  const char* reason;
-};
-const std::vector<Wider> kWider = {};
-
-Tolerance tolerance_of(const Program& program, DType dtype) {
-  static const std::set<std::string> pointwise = {"pointwise", "special", "binary", "promotion",
-                                                  "integer",   "ternary", "cast"};
-  for (const Wider& wider : kWider)
-    if (wider.program == program.group + "/" + program.id) return wider.tolerance;
-  return golden_tolerance(dtype, pointwise.contains(program.group) ? 1 : 8);
-}
-
-// PyTorch's vectorised fmod and remainder give NaN where the quotient overflows, its scalar ones (and CUDA) the exact
-// remainder. Ours is exact everywhere, so a stored NaN of that kind gives way to the mathematical value.
-Tensor without_overflowed_quotients(const Program& program, const RunResult& run, const Tensor& want) {
-  const bool is_remainder = program.id == "remainder_special";
-  if (program.group != "special" || (program.id != "fmod_special" && !is_remainder)) return want;
-  const std::vector<double> x = doubles_of(run.values.at("x")), y = doubles_of(run.values.at("y"));
-  Tensor exact = copy_of(want);
-  auto* values = data_of<float>(exact);
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (!std::isnan(values[i]) || !std::isfinite(x[i]) || !std::isfinite(y[i]) || y[i] == 0) continue;
-    const double mod = std::fmod(x[i], y[i]);
-    values[i] = static_cast<float>(is_remainder && mod != 0 && (mod < 0) != (y[i] < 0) ? mod + y[i] : mod);
-  }
-  return exact;
-}
-
-// Everything about one set that a run must meet; empty if it does.
-std::string check_outputs(const Program& program, const InputSet& set, const NamedTensors& tensors,
-                          const RunResult& run) {
-  for (const auto& [name, key] : set.outputs) {
-    const Tensor &got = run.values.at(name),
-                 want = without_overflowed_quotients(program, run, tensors.at(key));
-    if (std::string text = difference(got, want, tolerance_of(program, want.dtype())); !text.empty())
-      return name + ": " + text;
-  }
-  for (const auto& [name, view] : set.views) {
-    const Tensor &output = run.values.at(name), &input = run.values.at(view.of);
-    if (output->storage != input->storage) return name + ": is a copy, not a view of " + view.of;
-    if (output.strides() != view.strides || output.storage_offset() != view.offset) {
-      std::ostringstream text;
-      text << name << ": strides " << output.strides() << " and offset " << output.storage_offset()
-           << " instead of " << SizesView(SymList(view.strides)) << " and " << view.offset;
-      return text.str();
-    }
-  }
-  for (const std::string& name : program.outputs) {
-    // An empty view is not told from an empty copy.
-    const Tensor& output = run.values.at(name);
-    if (set.views.contains(name) || run.leaves.contains(name) || int_numel(output) == 0) continue;
-    for (const auto& [input, leaf] : run.leaves) {
-      if (output->storage == run.values.at(input)->storage)
-        return name + ": shares the storage of " + input + "; it must be a copy";
-    }
-  }
-  return {};
-}
-
-std::string check_gradients(const Program& program, const InputSet& set, const NamedTensors& tensors,
-                            const std::map<std::string, Tensor>& gradients) {
-  for (const auto& [name, gradient] : gradients) {
-    const auto expected = set.grads.find(name);
-    if (expected == set.grads.end()) {
-      if (gradient.defined()) return "grad of " + name + ": " + describe(gradient) + "; none may arrive";
-      continue;
-    }
-    const Tensor& want = tensors.at(expected->second);
-    if (std::string text = difference(gradient, want, tolerance_of(program, want.dtype())); !text.empty())
-      return "grad of " + name + ": " + text;
-  }
-  return {};
-}
-
-// One set, run several times; adds what the first run gave to the dump.
-std::string check_set(const Program& program, size_t number, const NamedTensors& tensors,
-                      NamedTensors* dump) {
+// One set, run several times; adds what the first run gave to the dump. `eager` is null where that is what runs.
+std::string check_set(const Program& program, const ProgramFunction& function, const ProgramFunction* eager,
+                      size_t number, const NamedTensors& tensors, NamedTensors* dump) {
   const InputSet& set = program.sets[number];
   NamedTensors first;
   for (int i = 0; i < kRuns; ++i) {
-    const RunResult run = run_program(program, set, tensors);
+    const RunResult run = run_program(program, function, set, tensors);
     if (std::string text = check_outputs(program, set, tensors, run); !text.empty()) return text;
     NamedTensors results;
     for (const std::string& name : program.outputs) results[name] = copy_of(run.values.at(name));
+    Gradients gradients;
+    const Pullback how = i == 1 ? Pullback::Backward : Pullback::Grad;
     if (!set.grads.empty()) {
-      const auto gradients = gradients_of(run, set, tensors, i == 1 ? Pullback::Backward : Pullback::Grad);
+      gradients = gradients_of(run, set, tensors, how);
       if (std::string text = check_gradients(program, set, tensors, gradients); !text.empty()) return text;
       for (const auto& [name, gradient] : gradients)
         if (gradient.defined()) results["grad." + name] = copy_of(gradient);
+    }
+    if (eager != nullptr) {
+      const RunResult alongside = run_program(program, *eager, set, tensors);
+      if (std::string text = check_same_as_eager(run, alongside); !text.empty()) return text;
+      if (!set.grads.empty()) {
+        const Gradients want = gradients_of(alongside, set, tensors, how);
+        if (std::string text = check_same_gradients(gradients, want); !text.empty()) return text;
+      }
     }
     if (i == 0) {
       first = results;
@@ -130,17 +64,45 @@ std::string check_set(const Program& program, size_t number, const NamedTensors&
   return {};
 }
 
-std::string check_program(const Program& program, const NamedTensors& tensors, NamedTensors* dump) {
+// How the programs of one run of the tool are executed.
+struct Mode {
+  std::string backend;  // none: eager
+  bool is_compiled() const { return !backend.empty(); }
+};
+const std::map<std::string, Mode> kModes = {{"eager", {}}, {"aot_eager", {"aot_eager"}}};
+
+// Sizes of 0 and 1 may take a program of their own; all others share one after the first.
+constexpr uint64_t kDynamicTraces = 3;
+
+// Empty if the function was compiled, as seldom as it should be, and never ran in another way.
+std::string check_counts(const Program& program, const CompileStats& before) {
+  const CompileStats now = compile_stats();
+  const uint64_t traces = now.traces - before.traces, eager_calls = now.eager_calls - before.eager_calls;
+  if (traces == 0) return "was never traced";
+  if (eager_calls > 0) return "ran eagerly in " + std::to_string(eager_calls) + " calls";
+  if (program.group == "dynamic" && traces > kDynamicTraces)
+    return "needed " + std::to_string(traces) + " compilations for " + std::to_string(program.sets.size()) +
+           " sizes; " + std::to_string(kDynamicTraces) + " are enough";
+  return {};
+}
+
+std::string check_program(const Program& program, const Mode& mode, const NamedTensors& tensors,
+                          NamedTensors* dump) {
+  const ProgramFunction eager = function_of(program);
+  ProgramFunction function = eager;
+  // One function for all sets. Audits would trace hits again, and it is hits that are to be tested.
+  if (mode.is_compiled()) function = compile(eager, {.backend = mode.backend, .audit = false});
+  const CompileStats before = compile_stats();
   for (size_t i = 0; i < program.sets.size(); ++i) {
     std::string text;
     try {
-      text = check_set(program, i, tensors, dump);
+      text = check_set(program, function, mode.is_compiled() ? &eager : nullptr, i, tensors, dump);
     } catch (const std::exception& error) {
       text = error.what();
     }
     if (!text.empty()) return program.sets.size() == 1 ? text : "set " + std::to_string(i) + ": " + text;
   }
-  return {};
+  return mode.is_compiled() ? check_counts(program, before) : "";
 }
 
 // A crash still names its program and leaves the closing line. Only async-signal-safe calls.
@@ -167,10 +129,11 @@ int run(const Options& options) {
   for (const Program& program : programs) {
     std::snprintf(current_program, sizeof current_program, "%s/%s", program.group.c_str(),
                   program.id.c_str());
-    std::string text = options.mode != "eager" ? "mode '" + options.mode + "' is not there yet"
-                       : options.device != "cpu"
-                           ? "device '" + options.device + "' is not there yet"
-                           : check_program(program, tensors, options.dump.empty() ? nullptr : &dump);
+    const auto mode = kModes.find(options.mode);
+    std::string text = mode == kModes.end()      ? "mode '" + options.mode + "' is not there yet"
+                       : options.device != "cpu" ? "device '" + options.device + "' is not there yet"
+                                                 : check_program(program, mode->second, tensors,
+                                                                 options.dump.empty() ? nullptr : &dump);
     if (text.empty()) {
       ++passed;
       continue;
@@ -181,9 +144,11 @@ int run(const Options& options) {
   }
   if (!options.dump.empty()) write_safetensors(options.dump, dump);
   if (programs.empty()) std::cerr << "weft_golden: no program matches --group and --id\n";
-  if (options.stats)
-    std::cout
-        << "compilations 0, kernels 0, extern calls 0, interpreter fallbacks 0\n";  // eager compiles nothing
+  if (options.stats) {
+    const CompileStats stats = compile_stats();
+    std::cout << "compilations " << stats.traces << ", kernels 0, extern calls " << stats.extern_calls
+              << ", interpreter fallbacks 0\n";
+  }
   std::cout << passed << " passed, " << failed << " failed" << std::endl;
   return failed == 0 && passed > 0 ? 0 : 1;
 }

@@ -113,9 +113,26 @@ std::vector<Program> read_programs(const std::string& manifest) {
   return programs;
 }
 
-RunResult run_program(const Program& program, const InputSet& set, const NamedTensors& tensors) {
+ProgramFunction function_of(const Program& program) {
+  return [&program](std::vector<Tensor> inputs) {
+    Values values;
+    for (size_t i = 0; i < inputs.size(); ++i) values[program.sets[0].inputs[i].name] = inputs[i];
+    for (const Statement& statement : program.statements) {
+      const std::vector<Tensor> results = run_statement(statement, values);
+      WEFT_CHECK(statement.results.empty() || results.size() == statement.results.size(), statement.op,
+                 " gave ", results.size(), " results instead of ", statement.results.size());
+      for (size_t i = 0; i < statement.results.size(); ++i) values[statement.results[i]] = results[i];
+    }
+    std::vector<Tensor> outputs;
+    for (const std::string& name : program.outputs) outputs.push_back(values.at(name));
+    return outputs;
+  };
+}
+
+RunResult run_program(const Program& program, const ProgramFunction& function, const InputSet& set,
+                      const NamedTensors& tensors) {
   RunResult run;
-  run.outputs = program.outputs;
+  std::vector<Tensor> inputs;
   for (const InputSet::Input& input : set.inputs) {
     Tensor leaf = copy_of(tensors.at(input.tensor));
     if (input.requires_grad) leaf.requires_grad_();
@@ -124,12 +141,15 @@ RunResult run_program(const Program& program, const InputSet& set, const NamedTe
     if (input.is_transposed) fed = bind_call(OpTable::instance().get("transpose"), {fed, 0, 1}).run()[0];
     if (input.is_times_one) fed = bind_call(OpTable::instance().get("mul"), {fed, 1}).run()[0];
     run.values[input.name] = fed;
+    inputs.push_back(fed);
   }
-  for (const Statement& statement : program.statements) {
-    const std::vector<Tensor> results = run_statement(statement, run.values);
-    WEFT_CHECK(statement.results.empty() || results.size() == statement.results.size(), statement.op,
-               " gave ", results.size(), " results instead of ", statement.results.size());
-    for (size_t i = 0; i < statement.results.size(); ++i) run.values[statement.results[i]] = results[i];
+  const std::vector<Tensor> outputs = function(std::move(inputs));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& name = program.outputs[i];
+    const auto input = run.values.find(name);
+    WEFT_CHECK(input == run.values.end() || input->second.is_same(outputs[i]), name,
+               ": came back as another tensor than was given");
+    run.values[name] = outputs[i];
   }
   return run;
 }

@@ -2,6 +2,7 @@
 // Needs tests/support. The format is that of tests/data/golden/README.md.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/boxed_call.h"
@@ -41,15 +42,21 @@ struct Program {
 
 std::vector<Program> read_programs(const std::string& manifest);
 
+// A program as a function: of the inputs in the order of InputSet::inputs, giving Program::outputs in their order.
+using ProgramFunction = std::function<std::vector<Tensor>(std::vector<Tensor>)>;
+// The one that runs the statements. The program must outlive it. Errors: those of the ops; Error for an op that is not
+// there.
+ProgramFunction function_of(const Program& program);
+
 // What one run of a program gave.
 struct RunResult {
-  std::map<std::string, Tensor> values;  // inputs after the run and all results, by name
+  std::map<std::string, Tensor> values;  // inputs after the run and outputs, by name
   std::map<std::string, Tensor> leaves;  // the inputs' leaves, by name
-  std::vector<std::string> outputs;      // names, in the program's order
 };
 
-// Fresh copies of the inputs, then the statements. Errors: those of the ops; Error for an op that is not there.
-RunResult run_program(const Program& program, const InputSet& set, const NamedTensors& tensors);
+// Calls the function, eager or compiled, with fresh copies of the inputs.
+RunResult run_program(const Program& program, const ProgramFunction& function, const InputSet& set,
+                      const NamedTensors& tensors);
 
 enum class Pullback { Grad, Backward };
 // The gradients of the leaves named in set.grads and of the others that require one, by name; undefined where none arrived.

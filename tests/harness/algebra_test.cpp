@@ -80,7 +80,8 @@ TEST(Algebra, CommutativeOpsTakeTheirOperandsInEitherOrder) {
       const std::optional<Tensor> a = result_of(*op, std::vector<Operand>{x, y}),
                                   b = result_of(*op, std::vector<Operand>{y, x});
       ASSERT_EQ(a.has_value(), b.has_value());
-      if (a) EXPECT_EQ(difference_of_bits(*a, *b), "") << op->name() << ' ' << dtype;
+      if (!a) continue;
+      EXPECT_EQ(difference_of_bits(*a, *b), "") << op->name() << ' ' << dtype;
     }
   }
 }

@@ -109,4 +109,15 @@ inline std::string difference_of_bits(const Tensor& got, const Tensor& want) {
   return text.str();
 }
 
+// Strides decide where an element lies only where there are several.
+inline std::string difference_of_strides(const Tensor& got, const Tensor& want) {
+  bool is_same = true;
+  for (int64_t d = 0; d < got.dim(); ++d)
+    is_same = is_same && (got.size(d) <= 1 || got.stride(d) == want.stride(d));
+  if (is_same || int_numel(got) == 0) return {};
+  std::ostringstream text;
+  text << "strides " << got.strides() << " instead of " << want.strides();
+  return text.str();
+}
+
 }  // namespace weft::tests

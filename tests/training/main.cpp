@@ -1,13 +1,11 @@
 // weft_training: repeats the stored training runs and compares gradients, losses, rates, norms and final weights.
 // Place: a tool of the build tree; its command line and its output are fixed in docs/architecture.md (contracts).
-#include <weft.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 
-#include "nn/data/csv.h"
 #include "tests/support/compare.h"
+#include "tests/training/setup.h"
 
 namespace weft::tests {
 namespace {
@@ -19,90 +17,40 @@ struct Options {
   std::vector<std::string> ids;  // empty: all runs
 };
 
-// ---- Models: the names of their parameters are those of the stored weights --------------------------------------------
+// ---- Modes ------------------------------------------------------------------------------------------------------------
 
-struct Model : nn::Module {
-  virtual Tensor forward(const Tensor& x) = 0;
+struct StepResult {
+  Tensor loss;
+  Scalar norm;  // of the gradients before they were clipped; 0 where they are not
+};
+struct Steps {
+  std::function<Tensor(Tensor, Tensor)> differentiate;  // the loss; its gradients stay in .grad
+  std::function<StepResult(Tensor, Tensor)> step;
 };
 
-struct Mlp : Model {
-  nn::Linear fc1 = register_module("fc1", nn::Linear(64, 32));
-  nn::Linear fc2 = register_module("fc2", nn::Linear(32, 10));
-  Tensor forward(const Tensor& x) override { return fc2(relu(fc1(x))); }
-};
-
-struct RmsMlp : Model {
-  nn::RMSNorm norm = register_module("norm", nn::RMSNorm(nn::RMSNormOptions({64}).eps(1e-6)));
-  nn::Linear fc1 = register_module("fc1", nn::Linear(64, 48));
-  nn::RMSNorm norm2 = register_module("norm2", nn::RMSNorm(nn::RMSNormOptions({48}).eps(1e-6)));
-  nn::Linear fc2 = register_module("fc2", nn::Linear(48, 10));
-  Tensor forward(const Tensor& x) override { return fc2(norm2(silu(fc1(norm(x))))); }
-};
-
-std::shared_ptr<Model> make_model(const std::string& name) {
-  if (name == "mlp") return std::make_shared<Mlp>();
-  if (name == "rms_mlp") return std::make_shared<RmsMlp>();
-  throw Error("model " + name + " is not there yet");
+// aot_eager compiles the model with its loss, step all that happens between two batches.
+Steps make_steps(const std::string& mode, const std::shared_ptr<Model>& model, optim::Optimizer& optimizer,
+                 std::optional<double> clip) {
+  std::function<Tensor(Tensor, Tensor)> loss = [model](Tensor x, Tensor y) {
+    return cross_entropy(model->forward(x), y);
+  };
+  if (mode == "aot_eager") loss = compile(loss, "aot_eager");
+  Steps steps;
+  steps.differentiate = [loss](Tensor x, Tensor y) {
+    Tensor l = loss(x, y);
+    l.backward();
+    return l;
+  };
+  steps.step = [model, &optimizer, clip, differentiate = steps.differentiate](Tensor x, Tensor y) {
+    StepResult result{differentiate(x, y), 0.0};
+    if (clip) result.norm = nn::utils::clip_grad_norm_(model->parameters(), *clip);
+    optimizer.step();
+    optimizer.zero_grad();
+    return result;
+  };
+  if (mode != "step") return steps;
+  return {compile(steps.differentiate), compile(steps.step)};
 }
-
-std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name,
-                                                 const std::vector<Tensor>& parameters) {
-  using namespace optim;
-  if (name == "sgd") return std::make_unique<SGD>(parameters, SGDOptions(0.1));
-  if (name == "sgd_momentum_nesterov_wd")
-    return std::make_unique<SGD>(parameters,
-                                 SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(1e-3));
-  if (name == "adam") return std::make_unique<Adam>(parameters, AdamOptions(1e-2).betas({0.9, 0.99}));
-  if (name == "adamw") return std::make_unique<AdamW>(parameters, AdamWOptions(1e-2).weight_decay(0.1));
-  if (name == "rmsprop") return std::make_unique<RMSprop>(parameters, RMSpropOptions(1e-3));
-  if (name == "adagrad") return std::make_unique<Adagrad>(parameters, AdagradOptions(1e-2));
-  throw Error("optimizer " + name + " is not there yet");
-}
-
-std::unique_ptr<optim::LRScheduler> make_schedule(const Json& name, optim::Optimizer& optimizer,
-                                                  int64_t steps) {
-  using namespace optim;
-  if (name.is_null()) return nullptr;
-  if (name == "cosine") return std::make_unique<CosineAnnealingLR>(optimizer, steps);
-  if (name == "step") return std::make_unique<StepLR>(optimizer, 10, 0.5);
-  if (name == "onecycle") return std::make_unique<OneCycleLR>(optimizer, 0.05, steps);
-  if (name == "linear_warmup") return std::make_unique<LinearLR>(optimizer, 0.1, 1.0, 10);
-  throw Error("schedule " + name.get<std::string>() + " is not there yet");
-}
-
-// ---- Data -----------------------------------------------------------------------------------------------------------
-
-struct Batch {
-  Tensor x, y;
-};
-
-class Digits {
- public:
-  explicit Digits(const std::string& folder) {
-    const Tensor table = data::read_csv(folder + "/digits.csv");
-    WEFT_CHECK(table.dim() == 2 && table.size(1) == kPixels + 1, folder, "/digits.csv has sizes ",
-               table.sizes());
-    values_ = table.to_vector<float>();
-    rows_ = table.size(0);
-  }
-  int64_t rows() const { return rows_; }
-  // Rows first, …, first + count - 1, starting again at the end; pixels divided by 16.
-  Batch batch(int64_t first, int64_t count) const {
-    Batch batch{make_tensor(SymList{count, kPixels}, DType::Float32),
-                make_tensor(SymList{count}, DType::Int64)};
-    for (int64_t i = 0; i < count; ++i) {
-      const float* row = &values_[static_cast<size_t>((first + i) % rows_ * (kPixels + 1))];
-      for (int64_t p = 0; p < kPixels; ++p) data_of<float>(batch.x)[i * kPixels + p] = row[p] / 16;
-      data_of<int64_t>(batch.y)[i] = static_cast<int64_t>(row[kPixels]);
-    }
-    return batch;
-  }
-
- private:
-  static constexpr int64_t kPixels = 64;
-  std::vector<float> values_;
-  int64_t rows_ = 0;
-};
 
 // ---- A run ------------------------------------------------------------------------------------------------------------
 
@@ -124,8 +72,11 @@ void check_tensors(const char* what, const Json& keys, const NamedTensors& tenso
   }
 }
 
-// Errors: Error that says what differs.
-void run(const Json& run, const NamedTensors& tensors, const Digits& digits) {
+// What a run leaves behind, by name: losses, norms, weights. Equal in all modes, bit for bit.
+using Trail = std::map<std::string, Tensor>;
+
+// Errors: Error that says what differs from the stored run.
+Trail run(const Json& run, const std::string& mode, const NamedTensors& tensors, const Digits& digits) {
   // The character model is described by other fields.
   const std::string name = run.value("model", run.at("id").get<std::string>().substr(0, 8));
   const std::shared_ptr<Model> model = make_model(name);
@@ -137,35 +88,46 @@ void run(const Json& run, const NamedTensors& tensors, const Digits& digits) {
     WEFT_CHECK(to.sizes() == from.sizes(), parameter, " is ", describe(to), " instead of ", describe(from));
     copy_data(from, to);
   }
-  const int64_t steps = run.at("steps"), batch_size = run.at("batch");
+  const int64_t num_steps = run.at("steps"), batch_size = run.at("batch");
   const auto optimizer = make_optimizer(run.at("optimizer"), model->parameters());
-  const auto schedule = make_schedule(run.at("scheduler"), *optimizer, steps);
-  for (int64_t i = 0; i < steps; ++i) {
-    const auto step = static_cast<size_t>(i);
-    const auto [x, y] = digits.batch(i * batch_size, batch_size);
+  const auto schedule = make_schedule(run.at("scheduler"), *optimizer, num_steps);
+  const Json& limit = run.at("clip_grad_norm");
+  const Steps steps = make_steps(mode, model, *optimizer,
+                                 limit.is_null() ? std::nullopt : std::optional(limit.get<double>()));
+  Trail trail;
+  const auto keep = [&](const std::string& what, const Tensor& x) { trail[what] = copy_of(x); };
+  {
+    const auto [x, y] = digits.batch(0, batch_size);
+    steps.differentiate(x, y);
+    const auto gradient_of = [&](const std::string& parameter) {
+      return model->get_parameter(parameter).grad();
+    };
+    check_tensors("the gradient", run.at("grads_step0"), tensors, gradient_of, kGradients);
+    for (const auto& parameter : parameters)
+      keep("the gradient of " + parameter.key(), gradient_of(parameter.key()));
     optimizer->zero_grad();
-    const Tensor loss = cross_entropy(model->forward(x), y);
-    loss.backward();
-    check_near("the loss", step, loss.item<double>(), run.at("losses").at(step),
-               i < 5 ? kFirstLosses : kLaterLosses);
-    if (i == 0) {
-      check_tensors(
-          "the gradient", run.at("grads_step0"), tensors,
-          [&](const std::string& parameter) { return model->get_parameter(parameter).grad(); }, kGradients);
-    }
-    if (const Json& limit = run.at("clip_grad_norm"); !limit.is_null()) {
-      const Scalar norm = nn::utils::clip_grad_norm_(model->parameters(), limit);
-      check_near("the gradient's norm", step, norm.to_double(), run.at("grad_norms").at(step),
-                 i < 5 ? kFirstLosses : kLaterLosses);
-    }
+  }
+  for (int64_t i = 0; i < num_steps; ++i) {
+    const auto step = static_cast<size_t>(i);
+    const double rtol = i < 5 ? kFirstLosses : kLaterLosses;
+    const auto [x, y] = digits.batch(i * batch_size, batch_size);
     check_near("the learning rate", step, optimizer->param_groups()[0].options().get_lr(),
                run.at("lrs").at(step), 1e-9);
-    optimizer->step();
-    if (schedule && i + 1 < steps) schedule->step();
+    const StepResult result = steps.step(x, y);
+    check_near("the loss", step, result.loss.item<double>(), run.at("losses").at(step), rtol);
+    keep("the loss of step " + std::to_string(i), result.loss);
+    if (!limit.is_null()) {
+      check_near("the gradient's norm", step, result.norm.to_double(), run.at("grad_norms").at(step), rtol);
+      keep("the norm of step " + std::to_string(i), tensor(result.norm.to_double(), kFloat64));
+    }
+    if (schedule && i + 1 < num_steps) schedule->step();
   }
-  check_tensors(
-      "the final value", run.at("final"), tensors,
-      [&](const std::string& parameter) { return model->get_parameter(parameter).detach(); }, kFinalWeights);
+  const auto value_of = [&](const std::string& parameter) {
+    return model->get_parameter(parameter).detach();
+  };
+  check_tensors("the final value", run.at("final"), tensors, value_of, kFinalWeights);
+  for (const auto& parameter : parameters)
+    keep("the final value of " + parameter.key(), value_of(parameter.key()));
 
   const NoGradGuard no_grad;
   const auto [x, y] = digits.batch(0, digits.rows());
@@ -174,6 +136,26 @@ void run(const Json& run, const NamedTensors& tensors, const Digits& digits) {
   WEFT_CHECK(std::abs(accuracy - run.at("accuracy_all_rows").get<double>()) <
                  2.5 / static_cast<double>(digits.rows()),
              "the accuracy on all rows is ", accuracy, ", want ", run.at("accuracy_all_rows").get<double>());
+  return trail;
+}
+
+// Errors: Error that says what differs from the stored run, or from eager's, or that the model was not compiled.
+void check(const Json& description, const std::string& mode, const NamedTensors& tensors,
+           const Digits& digits) {
+  const CompileStats before = compile_stats();
+  const Trail trail = run(description, mode, tensors, digits);
+  if (mode == "eager") return;
+  const CompileStats now = compile_stats();
+  // The step and, in step mode, the function that leaves the first gradients behind; each once more where the state of
+  // optimizer and gradients is another at its second call.
+  WEFT_CHECK(now.traces - before.traces <= 4, "the run took ", now.traces - before.traces, " traces");
+  WEFT_CHECK(now.hits > before.hits && now.eager_calls == before.eager_calls,
+             "the run was not compiled: ", now.hits - before.hits, " hits, ",
+             now.eager_calls - before.eager_calls, " eager calls");
+  for (const auto& [what, want] : run(description, "eager", tensors, digits)) {
+    const std::string text = difference_of_bits(trail.at(what), want);
+    WEFT_CHECK(text.empty(), what, " is not that of eager: ", text);
+  }
 }
 
 int run_all(const Options& options) {
@@ -189,9 +171,10 @@ int run_all(const Options& options) {
       continue;
     std::string text;
     try {
-      WEFT_CHECK(options.mode == "eager", "mode '", options.mode, "' is not there yet");
+      WEFT_CHECK(options.mode == "eager" || options.mode == "aot_eager" || options.mode == "step", "mode '",
+                 options.mode, "' is not there yet");
       WEFT_CHECK(options.device == "cpu", "device '", options.device, "' is not there yet");
-      run(entry, tensors, digits);
+      check(entry, options.mode, tensors, digits);
     } catch (const std::exception& error) {
       text = error.what();
       std::replace(text.begin(), text.end(), '\n', ' ');

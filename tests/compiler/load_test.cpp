@@ -1,0 +1,287 @@
+// Many calls and many threads: flat memory, few traces, right numbers.
+
+#include <malloc.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tensor/allocator.h"
+#include "tests/compiler/all_modes.h"
+
+namespace weft {
+namespace {
+
+using namespace testing;
+
+// Bytes that malloc has handed out.
+size_t heap_bytes() { return mallinfo2().uordblks; }
+
+// ---- Many calls ---------------------------------------------------------------------------------------------------------
+
+// 100,000 calls take about a second; the same loop with 10^6 was measured by hand.
+TEST(ManyCalls, OfBatchesOfAllSizesNeedThreeProgramsAndNoMemory) {
+  const Counts counts;
+  const auto f = compile([](Tensor x, Tensor w) { return silu(x.matmul(w)).sum(); });
+  const Tensor rows = numbers({512, 4}), w = numbers({4, 3}, 2);
+  std::vector<Tensor> batches, want;
+  for (int64_t n = 2; n <= 512; ++n) {
+    batches.push_back(rows.slice(0, 0, n));
+    want.push_back(silu(batches.back().matmul(w)).sum());
+  }
+  const auto run = [&](size_t calls) {
+    for (size_t i = 0; i < calls; ++i) {
+      const size_t which = i * 389 % batches.size();
+      const Tensor got = f(batches[which], w);
+      if (i % 97 == 0) { ASSERT_EQ(tests::difference_of_bits(got, want[which]), "") << which + 2; }
+    }
+  };
+  run(2000);
+  const size_t heap = heap_bytes();
+  const int64_t live = allocator_stats().live_bytes;
+  run(100000);
+  EXPECT_LT(heap_bytes(), heap + 16384);
+  EXPECT_LE(allocator_stats().live_bytes, live);
+  EXPECT_LE(counts.traces(), 3u);
+  EXPECT_EQ(counts.eager_calls(), 0u);
+}
+
+TEST(ManyCalls, OfATrainingStepNeedNoMemory) {
+  nn::Linear layer(6, 3);
+  optim::Adam adam(layer->parameters(), optim::AdamOptions(1e-3));
+  const auto step = compile([&](Tensor x, Tensor y) {
+    const Tensor loss = cross_entropy(layer(x), y);
+    loss.backward();
+    adam.step();
+    adam.zero_grad();
+    return loss;
+  });
+  const Tensor x = numbers({8, 6}), y = counting({8}, kInt64).remainder(3);
+  const auto run = [&](int calls) {
+    for (int i = 0; i < calls; ++i) step(x, y);
+  };
+  run(200);
+  const size_t heap = heap_bytes();
+  const int64_t live = allocator_stats().live_bytes;
+  run(2000);
+  EXPECT_LT(heap_bytes(), heap + 16384);
+  EXPECT_LE(allocator_stats().live_bytes, live);
+}
+
+TEST(ManyCalls, OfFollowedAndFailingFunctionsNeedNoMemory) {
+  const auto f = compile([](Tensor x, double s) {
+    if (s > 0.9) throw std::runtime_error("too large");
+    return x * s + x.sum().item<float>();
+  });
+  const auto run = [&](int calls) {
+    for (int i = 0; i < calls; ++i) {
+      try {
+        f(numbers({3}, i), (i % 100) / 100.0);
+      } catch (const std::runtime_error&) {
+      }
+    }
+  };
+  run(1000);
+  const size_t heap = heap_bytes();
+  const int64_t live = allocator_stats().live_bytes;
+  run(10000);
+  EXPECT_LT(heap_bytes(), heap + 65536);
+  EXPECT_LE(allocator_stats().live_bytes, live);
+}
+
+TEST(ManyCalls, OfFreshFunctionsGiveTheirMemoryBack) {
+  const auto run = [](int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      const Tensor held = full({1000}, i);
+      const auto f = compile([held](Tensor x) {
+        const std::vector<Tensor> parts = (x + held).split(250);
+        return (parts[0] * parts[1] + parts[2] * parts[3]).sum();
+      });
+      const Tensor x = ones({1000}).requires_grad_();
+      f(x).backward();
+      ASSERT_EQ(x.grad()[0].item<float>(), static_cast<float>(i + 1));
+    }
+  };
+  run(20);
+  const size_t heap = heap_bytes();
+  const int64_t live = allocator_stats().live_bytes;
+  run(200);
+  EXPECT_LT(heap_bytes(), heap + 65536);
+  EXPECT_LE(allocator_stats().live_bytes, live);
+}
+
+// ---- Limits ---------------------------------------------------------------------------------------------------------------
+
+TEST(Limits, BeyondThemResultsStayRightAndItIsSaid) {
+  const Counts counts;
+  const auto f =
+      compile([](Tensor w) { return w / sqrt(sum(w * w)); }, {.dynamic = false, .limit = 3, .audit = false});
+  ::testing::internal::CaptureStderr();
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t n = 2; n < 12; ++n) {
+      const Tensor w = numbers({n, 3});
+      EXPECT_EQ(tests::difference_of_bits(f(w), w / sqrt(sum(w * w))), "") << n;
+    }
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_GE(compile_stats().evictions, 7u);
+  expect_contains(said, "limit of 3");
+  EXPECT_EQ(said.find("limit of 3"), said.rfind("limit of 3")) << said;
+  EXPECT_GE(counts.traces(), 10u);
+}
+
+TEST(Limits, AFunctionThatMissesAgainAndAgainRunsEagerlyUntilItStops) {
+  const Counts counts;
+  const auto f = compile([](Tensor x) { return x * 2 + 1; }, {.dynamic = false, .audit = false});
+  for (int64_t n = 2; n < 202; ++n) {
+    const Tensor x = numbers({n});
+    EXPECT_EQ(tests::difference_of_bits(f(x), x * 2 + 1), "") << n;
+  }
+  EXPECT_GT(counts.eager_calls(), 100u);
+  const Tensor x = numbers({2});
+  for (int i = 0; i < 300; ++i) f(x);
+  const uint64_t eager_calls = counts.eager_calls();
+  for (int i = 0; i < 100; ++i) f(x);
+  EXPECT_EQ(counts.eager_calls(), eager_calls);
+}
+
+// ---- Many threads -----------------------------------------------------------------------------------------------------------
+
+constexpr int kThreads = 8;
+
+// All threads start together; the first text that any of them returns is what went wrong.
+template <class Body>
+std::string run_on_threads(const Body& body) {
+  std::atomic<int> waiting{kThreads};
+  std::string wrong;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      --waiting;
+      while (waiting > 0) std::this_thread::yield();
+      std::string text;
+      try {
+        text = body(t);
+      } catch (const std::exception& error) {
+        text = error.what();
+      }
+      if (text.empty()) return;
+      const std::lock_guard lock(mutex);
+      if (wrong.empty()) wrong = text;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return wrong;
+}
+
+TEST(Threads, CallOneFunctionFromItsFirstCallOn) {
+  const Counts counts;
+  const auto f = compile([](Tensor x, Tensor w) { return silu(x.matmul(w)); });
+  const Tensor w = numbers({4, 3}, 2);
+  EXPECT_EQ(run_on_threads([&](int t) {
+              for (int i = 0; i < 200; ++i) {
+                const Tensor x = numbers({4 + (i + t) % 5, 4}, t);
+                if (std::string text = tests::difference_of_bits(f(x, w), silu(x.matmul(w))); !text.empty())
+                  return text;
+              }
+              return std::string();
+            }),
+            "");
+  EXPECT_LE(counts.traces(), 3u);
+  EXPECT_EQ(counts.eager_calls(), 0u);
+}
+
+TEST(Threads, CallOneModuleForwardAndBackward) {
+  const auto net = std::make_shared<nn::LinearImpl>(4, 3);
+  const auto f = compile(net);
+  EXPECT_EQ(run_on_threads([&](int t) {
+              for (int i = 0; i < 50; ++i) {
+                const Tensor x = numbers({3, 4}, t + i).requires_grad_(), y = x.detach().requires_grad_();
+                const Tensor got = autograd::grad({f(x).square().sum()}, {x})[0],
+                             want = autograd::grad({net->forward(y).square().sum()}, {y})[0];
+                if (std::string text = tests::difference_of_bits(got, want); !text.empty()) return text;
+              }
+              return std::string();
+            }),
+            "");
+}
+
+TEST(Threads, GrowOneTreeTogether) {
+  const auto branchy = [](Tensor x) {
+    if ((x.sum() > 0).item<bool>()) x = x * 2;
+    else x = x - 1;
+    if ((x.max() > 3).item<bool>()) return x.exp();
+    return x.sin();
+  };
+  const auto f = compile(branchy);
+  EXPECT_EQ(run_on_threads([&](int t) {
+              for (int i = 0; i < 100; ++i) {
+                const Tensor x = numbers({3}, t * 100 + i) * 4;
+                if (std::string text = tests::difference_of_bits(f(x), branchy(x)); !text.empty())
+                  return text;
+              }
+              return std::string();
+            }),
+            "");
+}
+
+TEST(Threads, FollowOneFunctionTogether) {
+  const auto scaled = [](Tensor x, double s) { return x * s + s; };
+  const auto f = compile(scaled);
+  EXPECT_EQ(run_on_threads([&](int t) {
+              for (int i = 0; i < 100; ++i) {
+                const Tensor x = numbers({3}, i);
+                const double s = 0.1 * t + i;
+                if (std::string text = tests::difference_of_bits(f(x, s), scaled(x, s)); !text.empty())
+                  return text;
+              }
+              return std::string();
+            }),
+            "");
+}
+
+TEST(Threads, CompileFunctionsOfTheirOwnWithTheirOwnOptions) {
+  const auto square = [](Tensor x) { return x * x; };
+  EXPECT_EQ(run_on_threads([&](int t) {
+              int entered = 0;
+              const auto f = compile(
+                  [&](Tensor x) {
+                    ++entered;
+                    return square(x);
+                  },
+                  {.dynamic = t % 2 == 1, .limit = 100, .audit = false});
+              for (int round = 0; round < 3; ++round) {
+                for (int64_t n = 1; n <= 20; ++n) {
+                  const Tensor x = numbers({n}, t);
+                  if (std::string text = tests::difference_of_bits(f(x), square(x)); !text.empty())
+                    return text;
+                }
+              }
+              const int most = t % 2 == 1 ? 3 : 20;
+              return entered <= most ? std::string() : "entered " + std::to_string(entered) + " times";
+            }),
+            "");
+}
+
+TEST(Threads, SwitchCompilingOffForThemselvesAlone) {
+  std::atomic<int> entered{0};
+  const auto f = compile(
+      [&](Tensor x) {
+        ++entered;
+        return x * 2;
+      },
+      without_audits());
+  f(ones({2}));
+  entered = 0;
+  EXPECT_EQ(run_on_threads([&](int t) {
+              const CompileGuard guard(t != 0);
+              for (int i = 0; i < 50; ++i)
+                if (f(ones({2}))[0].item<float>() != 2) return std::string("wrong");
+              return std::string();
+            }),
+            "");
+  EXPECT_EQ(entered, 50);
+}
+
+}  // namespace
+}  // namespace weft
