@@ -292,7 +292,8 @@ TEST(Nesting, AFunctionThatCallsItself) {
                          without_audits());
   self = f;
   for (int round = 0; round < 2; ++round)
-    for (const int depth : {0, 1, 3}) EXPECT_EQ(f(ones({1}), depth).item<float>(), (1 << depth) + depth) << depth;
+    for (const int depth : {0, 1, 3})
+      EXPECT_EQ(f(ones({1}), depth).item<float>(), (1 << depth) + depth) << depth;
 }
 
 // ---- Errors -------------------------------------------------------------------------------------------------------------

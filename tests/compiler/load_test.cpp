@@ -32,7 +32,9 @@ TEST(ManyCalls, OfBatchesOfAllSizesNeedThreeProgramsAndNoMemory) {
     for (size_t i = 0; i < calls; ++i) {
       const size_t which = i * 389 % batches.size();
       const Tensor got = f(batches[which], w);
-      if (i % 97 == 0) { ASSERT_EQ(tests::difference_of_bits(got, want[which]), "") << which + 2; }
+      if (i % 97 == 0) {
+        ASSERT_EQ(tests::difference_of_bits(got, want[which]), "") << which + 2;
+      }
     }
   };
   run(2000);
