@@ -146,7 +146,7 @@ TEST(GraphRunner, ErrorsNameTheUsersLine) {
       run(runner, {a, outside});
       FAIL() << "no error";
     } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(detail::concat("graph_runner_test.cpp:", here.line())),
+      EXPECT_NE(std::string(error.what()).find(weft::detail::concat("graph_runner_test.cpp:", here.line())),
                 std::string::npos)
           << error.what();
     }

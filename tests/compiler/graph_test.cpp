@@ -54,13 +54,13 @@ TEST(Graph, ListingShowsTheUsersLineListsAndNumbers) {
   const SourceLocation here = SourceLocation::current();
   const ValueId both = b.add("cat", {value(x), value(x)}, {0}, here);
   b.returns({b.add("leaky_relu", {value(both), number(0.3)})});
-  EXPECT_EQ(to_string(b.graph), detail::concat("graph(%0: f64[2]) {\n"
-                                               "  %1: f64[4] = cat([%0, %0])   # graph_test.cpp:",
-                                               here.line(),
-                                               "\n"
-                                               "  %2: f64[4] = leaky_relu(%1, negative_slope=0.3)\n"
-                                               "  return %2\n"
-                                               "}\n"));
+  EXPECT_EQ(to_string(b.graph), weft::detail::concat("graph(%0: f64[2]) {\n"
+                                                     "  %1: f64[4] = cat([%0, %0])   # graph_test.cpp:",
+                                                     here.line(),
+                                                     "\n"
+                                                     "  %2: f64[4] = leaky_relu(%1, negative_slope=0.3)\n"
+                                                     "  return %2\n"
+                                                     "}\n"));
 }
 
 TEST(Verify, AcceptsWhatTheShapeRulesGive) { EXPECT_EQ(failure_of(sample()), "nothing"); }
