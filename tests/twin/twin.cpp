@@ -15,7 +15,7 @@ using torch::indexing::Slice;
 
 namespace {
 
-void print(const std::string& name, const Tensor& x) {
+void show(const std::string& name, const Tensor& x) {
   const Tensor values = x.detach().to(torch::kFloat64).contiguous();
   std::printf("%s [", name.c_str());
   for (int64_t d = 0; d < values.dim(); ++d)
@@ -65,7 +65,7 @@ void train_by_hand() {
   Net net(6, 8, 3);
   net->to(torch::kFloat64);
   set_by_formula(*net);
-  for (const auto& pair : net->named_parameters()) print(pair.key(), pair.value());
+  for (const auto& pair : net->named_parameters()) show(pair.key(), pair.value());
   const Tensor x = formula({5, 6}, 0.1), y = torch::arange(5, torch::kInt64) % 3;
   torch::optim::SGD optimizer(net->parameters(),
                               torch::optim::SGDOptions(0.2).momentum(0.9).weight_decay(1e-3));
@@ -75,14 +75,14 @@ void train_by_hand() {
     loss.backward();
     std::printf("loss %d %.6f\n", step, loss.item<double>());
     if (step == 0)
-      for (const auto& pair : net->named_parameters()) print("grad " + pair.key(), pair.value().grad());
+      for (const auto& pair : net->named_parameters()) show("grad " + pair.key(), pair.value().grad());
     if (step == 3) {
       for (auto& group : optimizer.param_groups())
         static_cast<torch::optim::SGDOptions&>(group.options()).lr(0.05);
     }
     optimizer.step();
   }
-  for (const auto& pair : net->named_parameters()) print("after " + pair.key(), pair.value());
+  for (const auto& pair : net->named_parameters()) show("after " + pair.key(), pair.value());
 }
 
 void train_a_sequential() {
@@ -102,7 +102,7 @@ void train_a_sequential() {
   }
   net->eval();
   torch::NoGradGuard no_grad;
-  print("prediction", net->forward(x).squeeze(1));
+  show("prediction", net->forward(x).squeeze(1));
 }
 
 // ---- Autograd -------------------------------------------------------------------------------------------------------
@@ -125,16 +125,16 @@ void tour_of_autograd() {
   // Broadcasting sums the gradient; two passes add up.
   (x * w + w.exp()).sum().backward();
   (x / (2 + w)).mean().backward();
-  print("x.grad", x.grad());
-  print("w.grad", w.grad());
+  show("x.grad", x.grad());
+  show("w.grad", w.grad());
   x.mutable_grad().zero_();
 
   Tensor y = (x.sin() * x).sum();
   Tensor first =
       torch::autograd::grad({y}, {x}, /*grad_outputs=*/{}, /*retain_graph=*/true, /*create_graph=*/true)[0];
   Tensor second = torch::autograd::grad({first.sum()}, {x})[0];
-  print("first", first);
-  print("second", second);
+  show("first", first);
+  show("second", second);
 
   // Not on one tensor: PyTorch 1 and 2 differ on whether a retained gradient sees a later hook.
   Tensor h = x.matmul(formula({3, 2}, 0.3));
@@ -142,8 +142,8 @@ void tour_of_autograd() {
   Tensor hooked = h * 1;
   const auto hook = hooked.register_hook([](Tensor grad) { return grad * 2; });
   hooked.pow(2).sum().backward();
-  print("h.grad", h.grad());
-  print("x.grad", x.grad());
+  show("h.grad", h.grad());
+  show("x.grad", x.grad());
   hooked.remove_hook(hook);
 
   // In place on a view of a result: the base's history knows.
@@ -153,13 +153,13 @@ void tour_of_autograd() {
   x.mutable_grad().zero_();
   w.mutable_grad().zero_();
   base.tanh().sum().backward();
-  print("x.grad", x.grad());
-  print("w.grad", w.grad());
+  show("x.grad", x.grad());
+  show("w.grad", w.grad());
 
   Tensor z = formula({4}, 1.5).requires_grad_();
   Cube::apply(z).sum().backward();
-  print("cube", z.grad());
-  print("detached", (z.detach() * z).sum().reshape({1}));
+  show("cube", z.grad());
+  show("detached", (z.detach() * z).sum().reshape({1}));
   {
     torch::NoGradGuard no_grad;
     std::printf("no_grad: %d\n", (z * 2).requires_grad() ? 1 : 0);
@@ -172,28 +172,28 @@ void tour_of_autograd() {
 void tour_of_tensors() {
   std::printf("-- tensors\n");
   Tensor x = formula({3, 4}, 2.0);
-  print("slice", x.index({Slice(1, None), Slice(None, None, 2)}));
-  print("row", x[1]);
-  print("mask", x.index({x > 0.5}));
+  show("slice", x.index({Slice(1, None), Slice(None, None, 2)}));
+  show("row", x[1]);
+  show("mask", x.index({x > 0.5}));
   x.index_put_({0, Slice(1, 3)}, 7.0);
-  print("put", x);
-  print("permuted", x.permute({1, 0}).contiguous().view({-1}).slice(0, 2, 8));
-  print("stack", torch::stack({x[0], x[2]}, 1));
-  print("cat", torch::cat({x, x.flip(0)}, 0).sum(0));
-  print("softmax", torch::softmax(x, -1));
-  print("where", torch::where(x > 0, x, torch::zeros_like(x)));
-  print("std", x.std(0));
+  show("put", x);
+  show("permuted", x.permute({1, 0}).contiguous().view({-1}).slice(0, 2, 8));
+  show("stack", torch::stack({x[0], x[2]}, 1));
+  show("cat", torch::cat({x, x.flip(0)}, 0).sum(0));
+  show("softmax", torch::softmax(x, -1));
+  show("where", torch::where(x > 0, x, torch::zeros_like(x)));
+  show("std", x.std(0));
   const auto [values, indices] = x.max(1);
-  print("max", values);
-  print("argmax", indices);
+  show("max", values);
+  show("argmax", indices);
   const auto [sorted, order] = x.flatten().sort();
-  print("sorted", sorted);
-  print("order", order);
-  print("cumsum", x.cumsum(1));
-  print("gather", x.gather(1, torch::arange(6, torch::kInt64).view({3, 2}) % 4));
-  print("int", torch::arange(7) / 2);
-  print("floor", torch::div(torch::arange(-3, 4), 2, "floor"));
-  print("bools", (x > 0).logical_and(x < 0.5));
+  show("sorted", sorted);
+  show("order", order);
+  show("cumsum", x.cumsum(1));
+  show("gather", x.gather(1, torch::arange(6, torch::kInt64).view({3, 2}) % 4));
+  show("int", torch::arange(7) / 2);
+  show("floor", torch::div(torch::arange(-3, 4), 2, "floor"));
+  show("bools", (x > 0).logical_and(x < 0.5));
   std::printf("sizes %d %d %d\n", static_cast<int>(x.dim()), static_cast<int>(x.size(-1)),
               static_cast<int>(x.numel()));
   std::printf("all close: %d\n", torch::allclose(x + x, 2 * x) ? 1 : 0);
