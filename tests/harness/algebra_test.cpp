@@ -46,7 +46,7 @@ std::optional<Tensor> result_of(const Op& op, std::span<const Operand> operands)
 
 // A number that does not change the dtype.
 Scalar number_like(double number, DType dtype) {
-  if (dtype == DType::Bool) return number != 0;
+  if (dtype == DType::Bool && (number == 0 || number == 1)) return number != 0;
   if (is_floating(dtype) || std::trunc(number) != number || std::isinf(number)) return number;
   return static_cast<int64_t>(number);
 }
