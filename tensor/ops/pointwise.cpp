@@ -26,8 +26,11 @@ Tensor decompose_pointwise(const Call& call) {
   const DType compute = compute_dtype(types.common);
   const TermScope scope(compute);
   const SmallVector<Term, 4> args = widened(call, compute);
-  const Term result = call.op.pointwise->term({args.data(), args.size()});
-  return result.tensor().to(types.result, false, false, call.where);
+  const Tensor result =
+      call.op.pointwise->term({args.data(), args.size()}).tensor().to(types.result, false, false, call.where);
+  // All operands take part in the sizes, also those that the body does not read.
+  const OutputSpec spec = infer_pointwise(call)[0];
+  return result.sizes() == SizesView(spec.sizes) ? result : expand(result, SymList(spec.sizes), call.where);
 }
 
 class EntryTable {
