@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <iostream>
+
 #include "compiler/passes/simplify.h"
 #include "tests/compiler/graph_builder.h"
 #include "tests/harness/sample.h"
@@ -78,7 +80,8 @@ TEST_P(Decompositions, GiveTheBitsOfTheOp) {
       }
     }
   }
-  RecordProperty("compared", static_cast<int>(compared));
+  // A primitive stays as it is.
+  std::cout << op.name() << ": " << compared << " calls taken apart\n";
 }
 
 std::vector<const Op*> decomposed_ops() {

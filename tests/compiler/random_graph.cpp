@@ -114,56 +114,25 @@ Attr RandomGraph::any_attr(const Param& param, const Tensor* first) {
   }
 }
 
-bool RandomGraph::try_add_node() {
-  const Op& op = *ops_[below(ops_.size())];
-  Node node;
-  node.op = &op;
-  std::vector<Operand> operands;
-  const Tensor* first = nullptr;
-  const auto add_value = [&] {
-    // What is new is read often, so that chains grow.
-    const ValueId id =
-        chance(0.5) && values.size() > 12 ? static_cast<ValueId>(values.size() - 1 - below(6)) : any_value();
-    node.operands.push_back(value(id));
-    operands.emplace_back(values[id]);
-    if (first == nullptr) first = &values[id];
-  };
-  // The tensors of a list come last, but one operand list is all that such ops have.
-  for (const Param& param : op.schema.params) {
-    if (!param.is_operand()) continue;
-    switch (param.type) {
-      case ParamType::Tensor: add_value(); break;
-      case ParamType::TensorList:
-      case ParamType::OptionalTensorList:
-        add_value();
-        add_value();
-        break;
-      case ParamType::OptionalTensor:
-        node.operands.emplace_back();
-        operands.emplace_back();
-        break;
-      case ParamType::Value:
-      case ParamType::OptionalValue:
-        if (first == nullptr || chance(0.6)) {
-          add_value();
-          break;
-        }
-        [[fallthrough]];
-      case ParamType::Number: {
-        const Scalar n = param.has_default && chance(0.7) ? param.default_value.as_scalar() : any_number();
-        node.operands.push_back(number(n));
-        operands.emplace_back(n);
-        break;
-      }
-      default: return false;
-    }
-  }
-  for (const Param& param : op.schema.params)
-    if (!param.is_operand()) node.attrs.push_back(any_attr(param, first));
+// What is there already, once more; sometimes with the first two operands exchanged.
+void RandomGraph::repeat_node() {
+  Node node = graph.nodes[below(graph.nodes.size())];
+  if (node.operands.size() > 1 && node.operands[0].is_value() && node.operands[1].is_value() &&
+      node.op->algebra.is_commutative && chance(0.5))
+    std::swap(node.operands[0], node.operands[1]);
+  run_and_add(std::move(node));
+}
 
-  std::vector<Tensor> results(static_cast<size_t>(op.schema.num_outputs));
+bool RandomGraph::run_and_add(Node node) {
+  std::vector<Operand> operands;
+  for (const Argument& argument : node.operands) {
+    if (argument.is_value()) operands.emplace_back(values[argument.value]);
+    else if (argument.kind == Argument::Kind::Number) operands.emplace_back(argument.number);
+    else operands.emplace_back();
+  }
+  std::vector<Tensor> results(static_cast<size_t>(node.op->schema.num_outputs));
   try {
-    call_into(op, operands, node.attrs, {}, results);
+    call_into(*node.op, operands, node.attrs, {}, results);
   } catch (const Error&) {
     return false;
   }
@@ -175,6 +144,56 @@ bool RandomGraph::try_add_node() {
   graph.add_node(std::move(node), specs);
   values.insert(values.end(), results.begin(), results.end());
   return true;
+}
+
+bool RandomGraph::try_add_node() {
+  if (!graph.nodes.empty() && chance(0.1)) {
+    repeat_node();
+    return true;
+  }
+  const Op& op = *ops_[below(ops_.size())];
+  Node node;
+  node.op = &op;
+  const Tensor* first = nullptr;
+  const auto add_value = [&] {
+    // What is new is read often, so that chains grow.
+    const ValueId id =
+        chance(0.5) && values.size() > 12 ? static_cast<ValueId>(values.size() - 1 - below(6)) : any_value();
+    node.operands.push_back(value(id));
+    if (first == nullptr) first = &values[id];
+  };
+  // The tensors of a list come last.
+  for (const bool lists : {false, true}) {
+    for (const Param& param : op.schema.params) {
+      const bool is_list = param.type == ParamType::TensorList || param.type == ParamType::OptionalTensorList;
+      if (!param.is_operand() || is_list != lists) continue;
+      switch (param.type) {
+        case ParamType::Tensor: add_value(); break;
+        case ParamType::TensorList:
+        case ParamType::OptionalTensorList:
+          add_value();
+          add_value();
+          break;
+        case ParamType::OptionalTensor: node.operands.emplace_back(); break;
+        case ParamType::Value:
+        case ParamType::OptionalValue:
+          if (first == nullptr || chance(0.6)) {
+            add_value();
+            break;
+          }
+          [[fallthrough]];
+        case ParamType::Number: {
+          const Scalar n = param.has_default && chance(0.7) ? param.default_value.as_scalar() : any_number();
+          node.operands.push_back(number(n));
+          break;
+        }
+        default: return false;
+      }
+    }
+  }
+  for (const Param& param : op.schema.params)
+    if (!param.is_operand()) node.attrs.push_back(any_attr(param, first));
+  return run_and_add(std::move(node));
 }
 
 }  // namespace weft::compiler::tests

@@ -22,6 +22,8 @@ class RandomGraph {
  private:
   void add_inputs();
   bool try_add_node();
+  void repeat_node();
+  bool run_and_add(Node node);
   ValueId any_value() { return static_cast<ValueId>(below(values.size())); }
   Scalar any_number();
   Attr any_attr(const Param& param, const Tensor* first);
