@@ -121,11 +121,11 @@ class Decomposer {
 
   std::optional<ValueId> expand(const Node& node, const OutputSpec& spec, const Decomposition& body) {
     Graph parts(graph_.expressions);
-    ValueId result;
+    std::optional<ValueId> result;
     try {
       if (environment_) environment_->reset();
       result = record(node, spec, body, parts);
-      if (environment_ && environment_->has_guessed()) return std::nullopt;
+      if (!result || (environment_ && environment_->has_guessed())) return std::nullopt;
     } catch (const TableEnvironment::UnknownNumber&) {
       return std::nullopt;
     }
@@ -150,11 +150,13 @@ class Decomposer {
       for (uint32_t k = 0; k < part.num_outputs; ++k) now[part.first_output + k] = first + k;
     }
     open_.pop_back();
-    return now[result];
+    return now[*result];
   }
 
-  // Runs the body on tensors that stand for the operands; `parts` has an input for each.
-  ValueId record(const Node& node, const OutputSpec& spec, const Decomposition& body, Graph& parts) const {
+  // Runs the body on tensors that stand for the operands; `parts` has an input for each. Nothing where the result cannot
+  // be given the strides of the op.
+  std::optional<ValueId> record(const Node& node, const OutputSpec& spec, const Decomposition& body,
+                                Graph& parts) const {
     for (const Argument& argument : node.operands)
       if (argument.is_value()) parts.add_input(rewriter_.to()[argument.value].spec());
     Recorder recorder(parts, "decomposition of " + node.op->name());
@@ -173,28 +175,30 @@ class Decomposer {
     WEFT_CHECK(result.defined() && result.dtype() == spec.dtype && result.sizes() == SizesView(spec.sizes),
                "decomposition of ", node.op->name(), ": it gives ", describe(result), " instead of ",
                spec.sizes, ' ', spec.dtype);
-    return recorder.value_of(laid_out(result, spec, parts, recorder));
-  }
-
-  // In memory of its own and with the strides of the op.
-  Tensor laid_out(const Tensor& result, const OutputSpec& spec, const Graph& parts,
-                  const Recorder& recorder) const {
-    const SymTable& syms = graph_.expressions->syms;
     const Value& value = parts[recorder.value_of(result)];
     const bool is_fresh = value.node != kNoNode && parts.nodes[value.node].op->kind != Kind::View;
-    const auto has_strides = [&](const Tensor& x) {
-      const Sizes wanted = spec.strides ? *spec.strides : contiguous_strides<Sym>(spec.sizes);
-      return std::equal(wanted.begin(), wanted.end(), x.strides().begin(), x.strides().end(),
-                        [&](Sym a, Sym b) { return is_equal(syms, a, b); });
-    };
-    if (is_fresh && has_strides(result)) return result;
-    for (const bool row_major : {false, true}) {
-      const Tensor copy = call(WEFT_OP("clone"), {result}, {row_major}, {});
-      if (has_strides(copy)) return copy;
-    }
-    const Tensor memory = call(WEFT_OP("empty"), {},
-                               {SymList(spec.sizes), spec.dtype, spec.device, SymList(*spec.strides)}, {});
-    return call(WEFT_OP("copy"), {memory, result}, {false}, {});
+    if (is_fresh && has_strides(value.strides, spec)) return recorder.value_of(result);
+    // A copy has memory of its own, and one of these layouts.
+    const Op &clone = WEFT_OP("clone"), &empty = WEFT_OP("empty"), &copy = WEFT_OP("copy");
+    for (const bool row_major : {false, true})
+      if (gives(clone, {result}, {row_major}, spec))
+        return recorder.value_of(call(clone, {result}, {row_major}, {}));
+    if (!spec.strides) return std::nullopt;
+    const Attrs as_wanted = {SymList(spec.sizes), spec.dtype, spec.device, SymList(*spec.strides)};
+    if (!gives(copy, {make_hollow(spec), result}, {false}, spec)) return std::nullopt;
+    return recorder.value_of(call(copy, {call(empty, {}, as_wanted, {}), result}, {false}, {}));
+  }
+
+  bool has_strides(const Sizes& strides, const OutputSpec& spec) const {
+    const Sizes wanted = spec.strides ? *spec.strides : contiguous_strides<Sym>(spec.sizes);
+    return std::equal(strides.begin(), strides.end(), wanted.begin(), wanted.end(),
+                      [&](Sym a, Sym b) { return is_equal(graph_.expressions->syms, a, b); });
+  }
+  bool gives(const Op& op, std::initializer_list<Operand> operands, const Attrs& attrs,
+             const OutputSpec& spec) const {
+    const auto specs = infer_results(Call{op, std::span(operands.begin(), operands.size()), attrs, {}});
+    const OutputSpec& given = (*specs)[0];
+    return has_strides(given.strides ? *given.strides : contiguous_strides<Sym>(given.sizes), spec);
   }
 
   const Graph& graph_;

@@ -1,9 +1,10 @@
 // decompose: replaces nodes by what their ops are made of, as the table says (Op::decompose), down to primitives.
 // Before: any graph.
-// After:  no node of an op in the set is left, but primitives (an op that occurs in its own decomposition), and nodes whose
-//         decomposition would have to assume something about symbolic sizes that no guard says. Values keep their
-//         specs and their bits: half types compute in float and round once at the end, as the kernel does. The new nodes
-//         bear the op as their composite tag, its line and its grad mode.
+// After:  no node of an op in the set is left, but primitives (an op that occurs in its own decomposition), nodes whose
+//         decomposition would have to assume something about symbolic sizes that no guard says, and results with strides
+//         that no copy has (those of dimensions of size 1 may be anything). Values keep their specs and their bits: half
+//         types compute in float and round once at the end, as the kernel does. The new nodes bear the op as their
+//         composite tag, its line and its grad mode.
 // Here:   before simplify and cse, which find the common parts; after the dce of the trace, since it multiplies nodes.
 #pragma once
 

@@ -68,17 +68,18 @@ class Sweep {
 
 bool is_move(const Op& op) { return op.pointwise != nullptr && op.pointwise->promote == Promote::Move; }
 
-// The number as elements of this dtype hold it; the eager kernel converts it.
-std::optional<Scalar> rounded_to(DType dtype, const Scalar& number) {
+// What the eager kernels make of one number: an element of `dtype`, converted to `to`. Nothing if the dtype does not hold
+// it: the node raises when it runs.
+std::optional<Scalar> element(const Scalar& number, DType dtype, DType to) {
   struct Pause {
     TraceHook* trace = std::exchange(current_trace(), nullptr);
     AutoGradMode off{false};
     ~Pause() { current_trace() = trace; }
   } pause;
   try {
-    return scalar_tensor(number, TensorOptions(dtype)).item();
+    return scalar_tensor(number, TensorOptions(dtype)).to(to).item();
   } catch (const Error&) {
-    return std::nullopt;  // the dtype does not hold it: the node raises when it runs
+    return std::nullopt;
   }
 }
 
@@ -223,8 +224,9 @@ Result move_of_number(Sweep& sweep, const Node& node, const Value& type) {
   if (!is_move(*node.op)) return {};
   const Argument& last = node.operands.back();
   std::optional<Scalar> number;
-  if (last.is_value()) number = sweep.uniform(last.value);
-  else if (last.kind == Argument::Kind::Number) number = last.number;
+  if (last.kind == Argument::Kind::Number) number = last.number;
+  else if ((number = sweep.uniform(last.value)))
+    number = element(*number, sweep[last.value].dtype, type.dtype);
   if (!number) return {};
   Node fill = node;
   fill.op = &WEFT_OP("full");
@@ -378,14 +380,15 @@ bool Sweep::gives(const Node& node, const Value& type) {
 std::optional<Scalar> Sweep::uniform_of(const Node& node, const Value& type) const {
   if (node.op->algebra.is_fill) {
     const Scalar& number = node.operands[0].number;
-    return is_known(number) ? rounded_to(type.dtype, number) : std::nullopt;
+    return is_known(number) ? element(number, type.dtype, type.dtype) : std::nullopt;
   }
   const bool keeps_values =
       (node.op->kind == Kind::View && node.op->view_dtype == nullptr && !node.op->views_storage) ||
       (is_move(*node.op) && node.operands.size() == 1);
   if (!keeps_values) return std::nullopt;
-  const std::optional<Scalar> number = uniform_[node.operands[0].value];
-  return number ? rounded_to(type.dtype, *number) : std::nullopt;
+  const ValueId source = node.operands[0].value;
+  const std::optional<Scalar> number = uniform_[source];
+  return number ? element(*number, now()[source].dtype, type.dtype) : std::nullopt;
 }
 
 void Sweep::add(ValueId old, ValueId value) {

@@ -253,6 +253,14 @@ TEST(Simplify, Casts) {
   EXPECT_EQ(simplified(narrow.graph).nodes.size(), 3u);
 }
 
+TEST(Simplify, ACastSaturatesWhereAFillRefuses) {
+  GraphBuilder b;
+  const ValueId below = b.add("full", {number(-1e9)}, {SymList{2}, DType::Float32, Device(kCPU), Attr()});
+  b.returns({b.add("to_dtype", {value(below)}, {DType::Int16})});
+  EXPECT_EQ(body_of(simplified(b.graph)),
+            "%0: i16[2] = full(size=[2], fill_value=-32768, dtype=int16, device=cpu)\nreturn %0\n");
+}
+
 // Every third type after every lossless step: the rule takes the short way only where the bits are the same.
 TEST(Simplify, CastsOfCastsKeepTheirBits) {
   int shortened = 0;

@@ -51,7 +51,7 @@ Scalar number_like(double number, DType dtype) {
   return static_cast<int64_t>(number);
 }
 
-TEST(Algebra, DISABLED_IdentityNumbersGiveTheOtherOperand) {
+TEST(Algebra, IdentityNumbersGiveTheOtherOperand) {
   for (const Op* op : ops_where([](const Algebra& a) { return !a.identities.empty(); })) {
     for (const Algebra::Identity& identity : op->algebra.identities) {
       int held = 0;
