@@ -65,9 +65,11 @@ Partition run_pipeline(const Graph& given, const PipelineOptions& options) {
   return halves;
 }
 
-Graph prepare(const Graph& graph, bool decomposes) {
-  if (!decomposes) return dce(graph);
-  return run_pipeline(graph, {}).forward;
+Graph prepare(const Graph& graph, Stage stage) {
+  if (stage == Stage::Captured) return dce(graph);
+  PipelineOptions options;
+  if (stage == Stage::Simplified) options.decompositions = DecompositionSet::none();
+  return run_pipeline(graph, options).forward;
 }
 
 }  // namespace weft::compiler

@@ -31,8 +31,12 @@ struct PipelineOptions {
 // `backward` and `saved` are empty where nothing was cut.
 Partition run_pipeline(const Graph& graph, const PipelineOptions& options);
 
-// What a backend gets of a graph that is one half: with the ops taken apart that it wants taken apart, and simplified;
-// otherwise as it was traced, without what nobody reads.
-Graph prepare(const Graph& graph, bool decomposes);
+// How far a graph is changed before a backend gets it.
+enum class Stage : uint8_t {
+  Captured,    // as it was traced, without what nobody reads
+  Simplified,  // the ops that the user called, each as one node
+  Decomposed,  // ops taken apart down to primitives
+};
+Graph prepare(const Graph& graph, Stage stage);
 
 }  // namespace weft::compiler

@@ -51,8 +51,6 @@ class Backend {
   // The function, looked up by name where it is none of the user's; empty for those of the library, which run graphs by
   // eager kernels. Error naming what there is for an unknown name.
   BackendFunction function() const;
-  // Whether graphs are decomposed before they reach it.
-  bool decomposes() const { return name_ != "eager"; }
 
  private:
   std::string name_ = "weft";

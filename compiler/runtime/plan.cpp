@@ -45,10 +45,20 @@ Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const Value
   return graph;
 }
 
+namespace {
+
+// Eager kernels of whole ops are faster than those of their parts: the default keeps ops whole while it runs them so.
+Stage stage_for(const Backend& backend) {
+  if (backend.name() == "eager") return Stage::Captured;
+  return backend.name() == "weft" ? Stage::Simplified : Stage::Decomposed;
+}
+
+}  // namespace
+
 Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   const auto start = std::chrono::steady_clock::now();
   hash_ = hash_of(traced_);
-  graph_ = prepare(traced_, backend.decomposes());
+  graph_ = prepare(traced_, stage_for(backend));
   if (const BackendFunction function = backend.function(); !function) {
     runner_ = std::make_unique<GraphRunner>(graph_);
   } else {
