@@ -229,6 +229,9 @@ struct Algebra {
 struct PointwiseRule;  // tensor/ops/pointwise_rule.h
 template <class S>
 struct MoveRule;  // tensor/index_rules.h
+struct Expr;      // tensor/expr/expr.h
+struct FoldRule;  // tensor/loop_rule.h
+class LoopReader;
 
 class Op {
  public:
@@ -250,6 +253,10 @@ class Op {
   const Op* scatter = nullptr;
   // Index ops that only rearrange: which element of operand 0 stands at each place of the result.
   MoveRule<Sym> (*move)(const Call&) = nullptr;
+  // Reductions that are one fold: which. Null, or nothing for a call, where they are more.
+  std::optional<FoldRule> (*fold)(const Call&) = nullptr;
+  // Create and Index: one element of the result from elements of the operands (ElementRule of loop_rule.h).
+  Expr (*element)(LoopReader&, const Call&, const OutputSpec& result, std::span<const Sym> place) = nullptr;
   // Fills outputs that were made from infer's answer.
   void (*cpu)(const Call&, std::span<Tensor> outputs) = nullptr;
   // Makes its outputs itself: pointwise ops (fast path), ops whose sizes depend on data.

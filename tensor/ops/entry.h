@@ -263,6 +263,15 @@ class Entry {
     op_.cpu_in_place = kernel;
     return *this;
   }
+  // For loops: the fold that a reduction is; one element of a created or indexed tensor.
+  Entry& fold(std::optional<FoldRule> (*rule)(const Call&)) {
+    op_.fold = rule;
+    return *this;
+  }
+  Entry& element(Expr (*rule)(LoopReader&, const Call&, const OutputSpec&, std::span<const Sym>)) {
+    op_.element = rule;
+    return *this;
+  }
   // One body per operand, nullptr for none; for a list operand one body for all, which takes a Which.
   template <class... Bodies>
   Entry& grad(Bodies... bodies) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tensor/loop_rule.h"
 #include "tensor/ops/register.h"
 
 namespace weft {
@@ -90,17 +91,24 @@ std::optional<DType> cast_first(const Tensor& x, DType result) {
   return x->dtype != result && is_half(result) ? std::optional(result) : std::nullopt;
 }
 
+// A fold as its rule says, into the contiguous result.
+void run_rule(const Call& call, const FoldRule& rule, const Tensor& out) {
+  const Tensor& x = call.tensor(0);
+  run_fold(x, rule.folded, rule.fold, rule.compute, out, rule.via);
+}
+
 // ---- sum, mean --------------------------------------------------------------------------------------------------
 
 OutputSpecs infer_sum(const Call& call) {
   return one_output(call, folded_of(call), call.attr(kKeepdim).as_bool(),
                     requested(call.attr(kDType), sum_dtype(call.tensor(0).dtype())));
 }
-void run_sum(const Call& call, std::span<Tensor> outputs) {
-  const DType result = outputs[0]->dtype;
-  run_fold(call.tensor(0), folded_of(call), cpu::Fold::Sum, accumulator(result), outputs[0],
-           cast_first(call.tensor(0), result));
+std::optional<FoldRule> fold_sum(const Call& call) {
+  const Tensor& x = call.tensor(0);
+  const DType result = requested(call.attr(kDType), sum_dtype(x.dtype()));
+  return FoldRule{cpu::Fold::Sum, folded_of(call), accumulator(result), cast_first(x, result)};
 }
+void run_sum(const Call& call, std::span<Tensor> outputs) { run_rule(call, *fold_sum(call), outputs[0]); }
 
 OutputSpecs infer_mean(const Call& call) {
   const DType result = requested(call.attr(kDType), call.tensor(0).dtype());
@@ -136,11 +144,13 @@ OutputSpecs infer_prod(const Call& call) {
   return one_output(call, folded_dims(optional_dim(call.attr(0)), x.dim(), "prod"),
                     call.attr(kKeepdim).as_bool(), requested(call.attr(kDType), sum_dtype(x.dtype())));
 }
-void run_prod(const Call& call, std::span<Tensor> outputs) {
+std::optional<FoldRule> fold_prod(const Call& call) {
   const Tensor& x = call.tensor(0);
-  run_fold(x, folded_dims(optional_dim(call.attr(0)), x.dim(), "prod"), cpu::Fold::Prod,
-           accumulator(outputs[0]->dtype), outputs[0], cast_first(x, outputs[0]->dtype));
+  const DType result = requested(call.attr(kDType), sum_dtype(x.dtype()));
+  return FoldRule{cpu::Fold::Prod, folded_dims(optional_dim(call.attr(0)), x.dim(), "prod"),
+                  accumulator(result), cast_first(x, result)};
 }
+void run_prod(const Call& call, std::span<Tensor> outputs) { run_rule(call, *fold_prod(call), outputs[0]); }
 // dy · the product of all others: out / x where no element is 0; beside a single 0 only its own gradient remains.
 Tensor prod_gradient(const Tensor& dy, const Tensor& x, const Tensor& out, const Attrs& attrs,
                      const OutputSpec& spec) {
@@ -170,8 +180,12 @@ OutputSpecs infer_extreme(const Call& call) {
   return one_output(call, folded, call.attr(kKeepdim).as_bool(), x.dtype());
 }
 template <cpu::Fold kFold>
+std::optional<FoldRule> fold_extreme(const Call& call) {
+  return FoldRule{kFold, folded_of(call), compute_dtype(call.tensor(0).dtype())};
+}
+template <cpu::Fold kFold>
 void run_extreme(const Call& call, std::span<Tensor> outputs) {
-  run_fold(call.tensor(0), folded_of(call), kFold, compute_dtype(call.tensor(0).dtype()), outputs[0]);
+  run_rule(call, *fold_extreme<kFold>(call), outputs[0]);
 }
 // Shared evenly among the elements that equal the extreme.
 Tensor extreme_gradient(const Tensor& dy, const Tensor& x, const Tensor& out, const DimList& dims,
@@ -188,6 +202,10 @@ OutputSpecs infer_truth(const Call& call) {
                     call.tensor(0).dtype() == DType::UInt8 ? DType::UInt8 : DType::Bool);
 }
 template <cpu::Fold kFold>
+std::optional<FoldRule> fold_truth(const Call& call) {
+  return FoldRule{kFold, folded_of(call), DType::Int32, DType::Bool, true};
+}
+template <cpu::Fold kFold>
 void run_truth(const Call& call, std::span<Tensor> outputs) {
   const Tensor& x = call.tensor(0);
   const FoldedDims folded = folded_of(call);
@@ -196,13 +214,14 @@ void run_truth(const Call& call, std::span<Tensor> outputs) {
     std::fill_n(data_of<uint8_t>(outputs[0]), int_numel(outputs[0]), uint8_t{kFold == cpu::Fold::Min});
     return;
   }
-  run_fold(x, folded, kFold, DType::Int32, outputs[0], DType::Bool);
+  run_rule(call, *fold_truth<kFold>(call), outputs[0]);
 }
 
 OutputSpecs infer_count(const Call& call) { return one_output(call, folded_of(call), false, DType::Int64); }
-void run_count(const Call& call, std::span<Tensor> outputs) {
-  run_fold(call.tensor(0), folded_of(call), cpu::Fold::Sum, DType::Int64, outputs[0], DType::Bool);
+std::optional<FoldRule> fold_count(const Call& call) {
+  return FoldRule{cpu::Fold::Sum, folded_of(call), DType::Int64, DType::Bool};
 }
+void run_count(const Call& call, std::span<Tensor> outputs) { run_rule(call, *fold_count(call), outputs[0]); }
 
 }  // namespace
 
@@ -212,6 +231,7 @@ void register_reduction_ops(OpTable& table) {
         Kind::Reduction)
       .infer(infer_sum)
       .cpu(run_sum)
+      .fold(fold_sum)
       .grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs) {
         return unfold_to(dy.to(x.spec.dtype), attrs[kDims].as_dims(), attrs[kKeepdim].as_bool(), x.sizes(),
                          SourceLocation::current());
@@ -233,12 +253,14 @@ void register_reduction_ops(OpTable& table) {
         Kind::Reduction)
       .infer(infer_prod)
       .cpu(run_prod)
+      .fold(fold_prod)
       .grad([](Dy<> dy, In<0> x, Out<0> out, InSpec<0> spec, const Attrs& attrs) {
         return prod_gradient(dy, x, out, attrs, spec.spec);
       });
   entry(table, "amax(Tensor x, int[] dim=[], bool keepdim=False) -> Tensor", Kind::Reduction)
       .infer(infer_extreme)
       .cpu(run_extreme<cpu::Fold::Max>)
+      .fold(fold_extreme<cpu::Fold::Max>)
       .grad([](Dy<> dy, In<0> x, Out<0> out, InSpec<0> spec, const Attrs& attrs) {
         return extreme_gradient(dy, x, out, attrs[kDims].as_dims(), attrs[kKeepdim].as_bool(), spec.spec);
       })
@@ -246,6 +268,7 @@ void register_reduction_ops(OpTable& table) {
   entry(table, "amin(Tensor x, int[] dim=[], bool keepdim=False) -> Tensor", Kind::Reduction)
       .infer(infer_extreme)
       .cpu(run_extreme<cpu::Fold::Min>)
+      .fold(fold_extreme<cpu::Fold::Min>)
       .grad([](Dy<> dy, In<0> x, Out<0> out, InSpec<0> spec, const Attrs& attrs) {
         return extreme_gradient(dy, x, out, attrs[kDims].as_dims(), attrs[kKeepdim].as_bool(), spec.spec);
       })
@@ -253,13 +276,16 @@ void register_reduction_ops(OpTable& table) {
   // Is any element, are all elements other than 0; NaN counts as true.
   entry(table, "any(Tensor x, int[] dim=[], bool keepdim=False) -> Tensor", Kind::Reduction)
       .infer(infer_truth)
-      .cpu(run_truth<cpu::Fold::Max>);
+      .cpu(run_truth<cpu::Fold::Max>)
+      .fold(fold_truth<cpu::Fold::Max>);
   entry(table, "all(Tensor x, int[] dim=[], bool keepdim=False) -> Tensor", Kind::Reduction)
       .infer(infer_truth)
-      .cpu(run_truth<cpu::Fold::Min>);
+      .cpu(run_truth<cpu::Fold::Min>)
+      .fold(fold_truth<cpu::Fold::Min>);
   entry(table, "count_nonzero(Tensor x, int[] dim=[]) -> Tensor", Kind::Reduction)
       .infer(infer_count)
-      .cpu(run_count);
+      .cpu(run_count)
+      .fold(fold_count);
   register_arg_ops(table);
   register_variance_ops(table);
   register_scan_ops(table);
