@@ -72,33 +72,6 @@ Primitive primitive_of(const Polynomial& polynomial) {
 
 // ---- Deciding
 
-// A lower bound that sets terms against each other: c·m·q - d·m >= (c·q - d)·m where that is not negative.
-int64_t SymStore::dominated_minimum(const Polynomial& polynomial) const {
-  SmallVector<Term, 8> positive, negative;
-  for (const Term& term : polynomial.terms) (term.coefficient > 0 ? positive : negative).push_back(term);
-  int64_t least = polynomial.constant;
-  for (const Term& minus : negative) {
-    const Interval& common = monomials[minus.monomial].range;
-    bool is_covered = false;
-    for (Term& plus : positive) {
-      if (is_covered || common.min < 0 || plus.coefficient == 0) continue;
-      const auto rest = quotient_factors(plus.monomial, minus.monomial);
-      if (!rest) continue;
-      const int64_t least_rest = range_of_product({rest->data(), rest->size()}).min;
-      if (least_rest <= 0 || least_rest >= kHigh / 2 || minus.coefficient <= kLow / 2) continue;
-      const int64_t needed = (-minus.coefficient + least_rest - 1) / least_rest;
-      if (needed > plus.coefficient) continue;
-      plus.coefficient -= needed;
-      least = add_towards(kLow, least, multiply_bounds(needed * least_rest + minus.coefficient, common.min));
-      is_covered = true;
-    }
-    if (!is_covered) least = add_towards(kLow, least, scale(common, minus.coefficient).min);
-  }
-  for (const Term& plus : positive)
-    least = add_towards(kLow, least, scale(monomials[plus.monomial].range, plus.coefficient).min);
-  return least;
-}
-
 // With k·(x // k) written as x - x % k: the polynomial becomes a positive multiple of itself, up to a value in `slack`.
 bool SymStore::replace_quotients(Polynomial& polynomial, Interval& slack) const {
   slack = {0, 0};
@@ -184,6 +157,11 @@ Interval SymStore::bounds(const Polynomial& polynomial, int effort) const {
   }
   if (effort >= 2 && !(result.min > 0 || result.max < 0))
     result = intersect(result, bounds_by_facts(polynomial));
+  if (effort >= 2 && !(result.min > 0 || result.max < 0)) {
+    result.min = std::max(result.min, least_by_elimination(polynomial));
+    if (result.min <= 0 && add_scaled(negated = {}, polynomial, -1))
+      result.max = std::min(result.max, negate_bound(least_by_elimination(negated)));
+  }
   if (effort >= 2 && !(result.min > 0 || result.max < 0)) {
     Polynomial without = polynomial;
     Interval slack;

@@ -428,6 +428,8 @@ Sym SymStore::simplify_sum(SymOp op, Sym a, Sym b) {
   Polynomial sum = polynomial_of(a);
   if (!add_scaled(sum, polynomial_of(b), op == SymOp::Add ? 1 : -1) || sum.terms.size() > kMaxTerms)
     return make_atom(op, a, b);
+  while (join_remainder(sum)) {
+  }
   return make(sum);
 }
 

@@ -165,6 +165,10 @@ class SymStore {
   Sym divide_polynomials(SymOp op, Polynomial a, Polynomial b);
   bool cancel_common_factors(Polynomial& a, Polynomial& b, Polynomial& factor);
   void split_multiples(const Polynomial& a, const Polynomial& b, Polynomial& quotient, Polynomial& rest);
+  bool is_not_negative(const Polynomial& polynomial) const;
+  std::optional<Sym> divide_without_remainders(SymOp op, const Polynomial& a, const Polynomial& b);
+  std::optional<Sym> divide_without_small_part(SymOp op, const Polynomial& a, const Polynomial& b);
+  bool join_remainder(Polynomial& sum);
 
   uint64_t hash_of(Sym a) const;
   uint64_t hash_of(const Polynomial& polynomial) const;
@@ -180,7 +184,9 @@ class SymStore {
   // sym_decide.cpp
   Interval bounds(const Polynomial& polynomial, int effort) const;
   Interval bounds_by_facts(const Polynomial& polynomial) const;
+  // sym_bounds.cpp: a lower bound that sets terms against each other, and one that uses assumptions beside.
   int64_t dominated_minimum(const Polynomial& polynomial) const;
+  int64_t least_by_elimination(const Polynomial& polynomial) const;
   bool replace_quotients(Polynomial& polynomial, Interval& slack) const;
   bool is_excluded(const Polynomial& difference) const;
   void assume_polynomial(SymCompare op, Polynomial difference);
