@@ -74,28 +74,6 @@ template <> inline long w_cast<long, double>(double x) { return x != x ? 0 : x <
 template <> inline long w_cast<long, float>(float x) { return w_cast<long, double>(x); }
 )";
 
-std::string number_text(const ExprGraph::Node& node) {
-  char text[64];
-  const auto floating = [&](double value, const char* suffix) {
-    if (std::isnan(value)) return std::string("(") + cpp_type(node.dtype) + ")__builtin_nan(\"\")";
-    if (std::isinf(value))
-      return std::string(value < 0 ? "(-" : "(") + "(" + cpp_type(node.dtype) + ")__builtin_inf())";
-    std::snprintf(text, sizeof(text), "%a%s", value, suffix);
-    return std::signbit(value) ? "(" + std::string(text) + ")" : std::string(text);
-  };
-  switch (node.dtype) {
-    case DType::Float32: return floating(std::bit_cast<float>(static_cast<uint32_t>(node.imm)), "f");
-    case DType::Float64: return floating(std::bit_cast<double>(node.imm), "");
-    case DType::Bool: return node.imm != 0 ? "true" : "false";
-    case DType::Int32:
-      std::snprintf(text, sizeof(text), "(int)0x%xu", static_cast<uint32_t>(node.imm));
-      return text;
-    default:
-      std::snprintf(text, sizeof(text), "(long)0x%llxul", static_cast<unsigned long long>(node.imm));
-      return text;
-  }
-}
-
 // How a primitive is written: an infix operator, or a function of the prelude.
 struct Spelling {
   const char* infix;
@@ -138,7 +116,30 @@ Spelling spelling(Prim prim) {
   }
 }
 
-// The body of a math function on expressions of its dtype. Quotients of floats are such functions too.
+}  // namespace
+
+std::string number_text(const ExprGraph::Node& node) {
+  char text[64];
+  const auto floating = [&](double value, const char* suffix) {
+    if (std::isnan(value)) return std::string("(") + cpp_type(node.dtype) + ")__builtin_nan(\"\")";
+    if (std::isinf(value))
+      return std::string(value < 0 ? "(-" : "(") + "(" + cpp_type(node.dtype) + ")__builtin_inf())";
+    std::snprintf(text, sizeof(text), "%a%s", value, suffix);
+    return std::signbit(value) ? "(" + std::string(text) + ")" : std::string(text);
+  };
+  switch (node.dtype) {
+    case DType::Float32: return floating(std::bit_cast<float>(static_cast<uint32_t>(node.imm)), "f");
+    case DType::Float64: return floating(std::bit_cast<double>(node.imm), "");
+    case DType::Bool: return node.imm != 0 ? "true" : "false";
+    case DType::Int32:
+      std::snprintf(text, sizeof(text), "(int)0x%xu", static_cast<uint32_t>(node.imm));
+      return text;
+    default:
+      std::snprintf(text, sizeof(text), "(long)0x%llxul", static_cast<unsigned long long>(node.imm));
+      return text;
+  }
+}
+
 Expr math_body(Prim prim, DType dtype, const Expr& a, const Expr& b) {
   const bool is_f32 = dtype == DType::Float32;
   if (!is_floating(dtype)) {
@@ -164,13 +165,11 @@ Expr math_body(Prim prim, DType dtype, const Expr& a, const Expr& b) {
   WEFT_ASSERT(false, name_of(prim), " has no body");
 }
 
-bool is_function_of(const ExprGraph::Node& node) {
+bool is_function(const ExprGraph::Node& node) {
   if (is_math(node.prim)) return true;
   return is_floating(node.dtype) && (node.prim == Prim::TruncMod || node.prim == Prim::TruncDiv ||
                                      node.prim == Prim::FloorMod || node.prim == Prim::FloorDiv);
 }
-
-}  // namespace
 
 const char* cpp_type(DType dtype) {
   switch (dtype) {
@@ -198,7 +197,11 @@ void CppPrinter::use_table(const LookupTable& table) {
 
 std::string CppPrinter::math_function(Prim prim, DType dtype) {
   const std::string name = std::string("w_") + name_of(prim) + "_" + short_name_of(dtype);
-  if (!defined_.insert(name).second) return name;
+  if (defined_.insert(name).second) define_body(name, prim, dtype);
+  return name;
+}
+
+void CppPrinter::define_body(const std::string& name, Prim prim, DType dtype) {
   ExprGraph graph;
   graph.set_number_dtype(dtype);
   const Expr a = graph.input(0, dtype), b = graph.input(1, dtype);
@@ -207,11 +210,57 @@ std::string CppPrinter::math_function(Prim prim, DType dtype) {
   const std::string text =
       function(name, graph, result, std::vector<DType>(static_cast<size_t>(arity_of(prim)), dtype));
   definitions_ += text;
-  return name;
 }
 
-std::string CppPrinter::print(const ExprGraph& graph, Expr result,
-                              const std::vector<std::string>& input_names, std::string& out) {
+std::string CppPrinter::type_of(DType dtype) const { return cpp_type(dtype); }
+
+CppValue CppPrinter::constant(const ExprGraph::Node& node) {
+  return {number_text(node), cpp_type(node.dtype)};
+}
+
+CppValue CppPrinter::value(const ExprGraph& graph, const ExprGraph::Node& node,
+                           std::span<const CppValue> args) {
+  if (node.prim == Prim::Constant) return constant(node);
+  if (!is_function(node)) return operation(graph, node, args);
+  std::string text = math_function(node.prim, node.dtype) + "(" + args[0].text;
+  for (size_t i = 1; i < args.size(); ++i) text += ", " + args[i].text;
+  return {text + ")", type_of(node.dtype)};
+}
+
+CppValue CppPrinter::operation(const ExprGraph& graph, const ExprGraph::Node& node,
+                               std::span<const CppValue> args) {
+  std::string value;
+  if (const Spelling how = spelling(node.prim); how.infix != nullptr) {
+    value = args[0].text + " " + how.infix + " " + args[1].text;
+  } else if (how.function != nullptr) {
+    value = std::string(how.function) + "(" + args[0].text;
+    for (size_t i = 1; i < args.size(); ++i) value += ", " + args[i].text;
+    value += ")";
+  } else {
+    switch (node.prim) {
+      case Prim::Neg: value = "-" + args[0].text; break;
+      case Prim::Not: value = (node.dtype == DType::Bool ? "!" : "~") + args[0].text; break;
+      case Prim::IsNan: value = args[0].text + " != " + args[0].text; break;
+      case Prim::Where: value = args[0].text + " ? " + args[1].text + " : " + args[2].text; break;
+      case Prim::Cast:
+        value =
+            std::string("w_cast<") + cpp_type(node.dtype) + ", " + args[0].type + ">(" + args[0].text + ")";
+        break;
+      case Prim::Bitcast:
+        value = std::string("__builtin_bit_cast(") + cpp_type(node.dtype) + ", " + args[0].text + ")";
+        break;
+      case Prim::Lookup:
+        use_table(graph.tables()[node.imm]);
+        value = std::string(graph.tables()[node.imm].name) + "[" + args[0].text + "]";
+        break;
+      default: WEFT_ASSERT(false, "primitive ", name_of(node.prim), " is not printed");
+    }
+  }
+  return {value, cpp_type(node.dtype)};
+}
+
+CppValue CppPrinter::print_value(const ExprGraph& graph, Expr result, const std::vector<CppValue>& inputs,
+                                 std::string& out) {
   std::vector<bool> needed(graph.nodes().size());
   needed[result.id] = true;
   for (size_t id = result.id + 1; id-- > 0;) {
@@ -219,66 +268,47 @@ std::string CppPrinter::print(const ExprGraph& graph, Expr result,
     const ExprGraph::Node& node = graph.nodes()[id];
     for (int i = 0; i < arity_of(node.prim); ++i) needed[node.args[i]] = true;
   }
-  std::vector<std::string> names(graph.nodes().size());
+  std::vector<CppValue> values(graph.nodes().size());
   for (size_t id = 0; id <= result.id; ++id) {
     if (!needed[id]) continue;
     const ExprGraph::Node& node = graph.nodes()[id];
-    const auto arg = [&](int i) -> const std::string& { return names[node.args[i]]; };
     if (node.prim == Prim::Input) {
-      names[id] = input_names[node.imm];
+      values[id] = inputs[node.imm];
       continue;
     }
-    if (node.prim == Prim::Constant) {
-      names[id] = number_text(node);
-      continue;
-    }
-    std::string value;
-    if (is_function_of(node)) {
-      value = math_function(node.prim, node.dtype) + "(" + arg(0) +
-              (arity_of(node.prim) == 2 ? ", " + arg(1) : "") + ")";
-    } else if (const Spelling how = spelling(node.prim); how.infix != nullptr) {
-      value = arg(0) + " " + how.infix + " " + arg(1);
-    } else if (how.function != nullptr) {
-      value = std::string(how.function) + "(" + arg(0);
-      for (int i = 1; i < arity_of(node.prim); ++i) value += ", " + arg(i);
-      value += ")";
-    } else {
-      switch (node.prim) {
-        case Prim::Neg: value = "-" + arg(0); break;
-        case Prim::Not: value = (node.dtype == DType::Bool ? "!" : "~") + arg(0); break;
-        case Prim::IsNan: value = arg(0) + " != " + arg(0); break;
-        case Prim::Where: value = arg(0) + " ? " + arg(1) + " : " + arg(2); break;
-        case Prim::Cast:
-          value = std::string("w_cast<") + cpp_type(node.dtype) + ", " +
-                  cpp_type(graph.nodes()[node.args[0]].dtype) + ">(" + arg(0) + ")";
-          break;
-        case Prim::Bitcast:
-          value = std::string("__builtin_bit_cast(") + cpp_type(node.dtype) + ", " + arg(0) + ")";
-          break;
-        case Prim::Lookup:
-          use_table(graph.tables()[node.imm]);
-          value = std::string(graph.tables()[node.imm].name) + "[" + arg(0) + "]";
-          break;
-        default: WEFT_ASSERT(false, "primitive ", name_of(node.prim), " is not printed");
-      }
-    }
-    names[id] = "t" + std::to_string(id);
-    out += std::string("  const ") + cpp_type(node.dtype) + " " + names[id] + " = " + value + ";\n";
+    CppValue args[3];
+    const auto arity = static_cast<size_t>(arity_of(node.prim));
+    for (size_t i = 0; i < arity; ++i) args[i] = values[node.args[i]];
+    values[id] = value(graph, node, std::span<const CppValue>(args, arity));
+    if (node.prim == Prim::Constant) continue;
+    const std::string name = "t" + std::to_string(id);
+    out += "  const " + values[id].type + " " + name + " = " + values[id].text + ";\n";
+    values[id].text = name;
   }
-  return names[result.id];
+  return values[result.id];
+}
+
+std::string CppPrinter::print(const ExprGraph& graph, Expr result,
+                              const std::vector<std::string>& input_names, std::string& out) {
+  std::vector<CppValue> inputs;
+  for (size_t k = 0; k < input_names.size(); ++k) inputs.push_back({input_names[k], ""});
+  for (const ExprGraph::Node& node : graph.nodes())
+    if (node.prim == Prim::Input && node.imm < inputs.size()) inputs[node.imm].type = type_of(node.dtype);
+  return print_value(graph, result, inputs, out).text;
 }
 
 std::string CppPrinter::function(const std::string& name, const ExprGraph& graph, Expr result,
                                  const std::vector<DType>& inputs) {
-  std::vector<std::string> names;
-  std::string head = std::string("static inline ") + cpp_type(result.dtype()) + " " + name + "(";
+  std::vector<CppValue> names;
+  std::string head;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    names.push_back("x" + std::to_string(i));
-    head += (i == 0 ? "" : ", ") + std::string(cpp_type(inputs[i])) + " " + names.back();
+    names.push_back({"x" + std::to_string(i), type_of(inputs[i])});
+    head += (i == 0 ? "" : ", ") + names.back().type + " " + names.back().text;
   }
   std::string body;
-  const std::string value = print(graph, result, names, body);
-  return head + ") {\n" + body + "  return " + value + ";\n}\n";
+  const CppValue value = print_value(graph, result, names, body);
+  return "static inline " + value.type + " " + name + "(" + head + ") {\n" + body + "  return " + value.text +
+         ";\n}\n";
 }
 
 std::string CppPrinter::definitions() const { return kPrelude + definitions_; }

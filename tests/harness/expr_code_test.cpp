@@ -5,83 +5,18 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <random>
 
 #include "tensor/cpu/isa.h"
 #include "tensor/expr/print_cpp.h"
 #include "tensor/ops/pointwise_rule.h"
 #include "tests/support/boxed_call.h"
 #include "tests/support/compare.h"
+#include "tests/support/expr_cases.h"
 
 namespace weft::tests {
 namespace {
 
-struct Case {
-  const char* op;
-  bool floats, integers;
-};
-// All sorts: arithmetic, rounding, quotients, functions of one and two values, predicates, bits, choices, gradients.
-constexpr Case kCases[] = {
-    {"add", true, true},
-    {"mul", true, true},
-    {"true_divide", true, false},
-    {"floor_divide", true, true},
-    {"trunc_divide", true, true},
-    {"remainder", true, true},
-    {"fmod", true, true},
-    {"pow", true, true},
-    {"maximum", true, true},
-    {"fmin", true, false},
-    {"atan2", true, false},
-    {"hypot", true, false},
-    {"copysign", true, false},
-    {"logaddexp", true, false},
-    {"where", true, true},
-    {"lerp", true, false},
-    {"fma", true, true},
-    {"clamp_both", true, true},
-    {"lt", true, true},
-    {"logical_xor", true, true},
-    {"isnan", true, true},
-    {"isinf", true, false},
-    {"signbit", true, false},
-    {"bitwise_xor", false, true},
-    {"bitwise_left_shift", false, true},
-    {"bitwise_right_shift", false, true},
-    {"neg", true, true},
-    {"abs", true, true},
-    {"sign", true, true},
-    {"round", true, true},
-    {"sqrt", true, false},
-    {"rsqrt", true, false},
-    {"exp", true, false},
-    {"expm1", true, false},
-    {"log1p", true, false},
-    {"log2", true, false},
-    {"sin", true, false},
-    {"tan", true, false},
-    {"acos", true, false},
-    {"tanh", true, false},
-    {"asinh", true, false},
-    {"sigmoid", true, false},
-    {"erf", true, false},
-    {"erfc", true, false},
-    {"erfinv", true, false},
-    {"lgamma", true, false},
-    {"digamma", true, false},
-    {"gelu_tanh", true, false},
-    {"softplus", true, false},
-    {"hardswish", true, false},
-    {"pow.grad0", true, false},
-    {"pow.grad1", true, false},
-    {"maximum.grad0", true, false},
-    {"remainder.grad1", true, false},
-    {"silu.grad0", true, false},
-    {"gelu_erf.grad0", true, false},
-    {"atan2.grad0", true, false},
-    {"selu.grad0", true, false},
-};
-
+using Case = ExprCase;
 constexpr DType kDTypes[] = {DType::Float32, DType::Float64, DType::Int32, DType::Int64};
 
 bool has(const Case& c, DType dtype) { return is_floating(dtype) ? c.floats : c.integers; }
@@ -95,7 +30,7 @@ std::string symbol_of(const Case& c, DType dtype) {
 std::string source_text() {
   CppPrinter printer;
   std::string loops;
-  for (const Case& c : kCases) {
+  for (const Case& c : kExprCases) {
     const PointwiseRule& rule = *OpTable::instance().get(c.op).pointwise;
     for (DType dtype : kDTypes) {
       if (!has(c, dtype)) continue;
@@ -157,49 +92,6 @@ class ExprCode : public ::testing::TestWithParam<Case> {
   static inline std::string why_not;
 };
 
-// Every pair of special values, then bit patterns of all magnitudes, then values of everyday size.
-template <class T>
-std::vector<std::vector<T>> inputs_for(int arity, bool nonzero_second) {
-  std::vector<T> specials;
-  if constexpr (std::is_floating_point_v<T>) {
-    using Limits = std::numeric_limits<T>;
-    for (T x :
-         {T(0), T(0.5), T(1), T(1.5), T(2), T(2.5), T(3), T(20), T(88), T(700), T(1e-3), T(1e5), T(1e30),
-          Limits::infinity(), Limits::max(), Limits::min(), Limits::denorm_min(), T(1) - Limits::epsilon()}) {
-      specials.push_back(x);
-      specials.push_back(-x);
-    }
-    specials.push_back(Limits::quiet_NaN());
-  } else {
-    for (T x :
-         {T(0), T(1), T(2), T(3), T(7), T(31), T(32), T(63), T(64), T(1000), std::numeric_limits<T>::max()}) {
-      specials.push_back(x);
-      specials.push_back(static_cast<T>(-x));
-    }
-    specials.push_back(std::numeric_limits<T>::min());
-  }
-  std::mt19937_64 random(20240607);
-  std::normal_distribution<double> normal(0, 3);
-  const size_t count = specials.size() * specials.size() + 4000;
-  std::vector<std::vector<T>> inputs(static_cast<size_t>(arity), std::vector<T>(count));
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    for (size_t i = 0; i < count; ++i) {
-      T& x = inputs[k][i];
-      if (i < specials.size() * specials.size()) {
-        // All pairs of the first two; the others walk along.
-        x = specials[k == 0 ? i / specials.size() : (i + (k - 1) * (i / 7)) % specials.size()];
-      } else if (i % 2 == 0) {
-        const uint64_t bits = random();
-        std::memcpy(&x, &bits, sizeof x);
-      } else {
-        x = static_cast<T>(normal(random));
-      }
-      if (nonzero_second && k == 1 && x == 0) x = 1;
-    }
-  }
-  return inputs;
-}
-
 template <class T>
 void compare_with_kernel(const Case& c, void* function) {
   const Op& op = OpTable::instance().get(c.op);
@@ -253,7 +145,7 @@ TEST_P(ExprCode, PrintedCodeEqualsTheKernelBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, ExprCode, ::testing::ValuesIn(kCases), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Table, ExprCode, ::testing::ValuesIn(kExprCases), [](const auto& info) {
   std::string name = info.param.op;
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
