@@ -351,7 +351,7 @@ class BodyVerifier {
       case Prim::Shr: return is_uniform && result == first && is_value && !is_floating(first);
       default: break;
     }
-    if (is_math(node.prim) && !is_floating(first)) return false;
+    if (is_math(node.prim) && !is_floating(first) && node.prim != Prim::Pow) return false;
     return is_uniform && result == first && is_value;
   }
 
