@@ -108,10 +108,13 @@ Sample parse_sample(const Op& op, const std::string& text) {
     WEFT_CHECK(p < op.schema.params.size(), op.name(), ": sample '", text, "' names no parameter '", name,
                "'");
     const ParamType type = op.schema.params[p].type;
-    Sample::Entry entry{p, {}, false, {}};
+    Sample::Entry entry{.param = p};
     if (is_list(type)) {
       entry.is_list = true;
-      for (const std::string& item : split_list(value)) entry.tensors.push_back(parse_tensor(item));
+      for (const std::string& item : split_list(value)) {
+        if (item == "None") entry.nones.push_back(entry.nones.size() + entry.tensors.size());
+        else entry.tensors.push_back(parse_tensor(item));
+      }
     } else if (op.schema.params[p].is_operand() && value.front() == '[') {
       entry.tensors.push_back(parse_tensor(value));
     } else {
@@ -139,7 +142,7 @@ std::optional<Sample> made_up(const Op& op, const std::vector<int64_t>& sizes,
   size_t tensors = 0;
   for (size_t p = 0; p < op.schema.params.size(); ++p) {
     const Param& param = op.schema.params[p];
-    Sample::Entry entry{p, {}, false, {}};
+    Sample::Entry entry{.param = p};
     switch (param.type) {
       case ParamType::Tensor:
       case ParamType::Value:
@@ -269,6 +272,8 @@ BoundCall Sample::call(const Op& op, const std::vector<Tensor>& tensors) const {
     if (entry.is_list) {
       Arg::List list;
       for (size_t i = 0; i < entry.tensors.size(); ++i) list.push_back(tensors[at++]);
+      for (const size_t none : entry.nones)
+        list.insert(list.begin() + static_cast<std::ptrdiff_t>(none), Arg());
       arg = std::move(list);
     } else if (!entry.tensors.empty()) {
       arg = tensors[at++];

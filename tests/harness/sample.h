@@ -18,9 +18,10 @@ class Sample {
  public:
   struct Entry {
     size_t param;
-    std::vector<TensorSpec> tensors;  // several for a list
+    std::vector<TensorSpec> tensors = {};  // several for a list
     bool is_list = false;
-    Arg arg;  // where the parameter takes no tensor here
+    std::vector<size_t> nones = {};  // the places of a list that hold None, counted with them
+    Arg arg = {};                    // where the parameter takes no tensor here
   };
 
   std::string text;        // "x=[3,4] dim=0"
