@@ -7,6 +7,7 @@
 #include "tensor/cpu/fill.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/ops/check.h"
+#include "tensor/ops/element.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/fill.h"
 #include "tensor/ops/register.h"
@@ -48,6 +49,10 @@ void check_strides(const Tensor& x, const char* op) {
   WEFT_CHECK(reach.begin >= 0 && reach.end <= int_numel(x), op, ": strides ", x.strides(), " of sizes ",
              x.sizes(), " reach the places ", reach.begin, " to ", reach.end - 1, " of ", int_numel(x),
              " elements");
+}
+
+Expr full_element(LoopReader& loop, const Call& call, const OutputSpec& result, std::span<const Sym>) {
+  return element::checked_number(loop, call.operands[0].scalar, result.dtype, call.name());
 }
 
 Tensor finish(Tensor result, const TensorOptions& options) {
@@ -125,6 +130,14 @@ void run_arange(const Call& call, std::span<Tensor> outputs) {
   }
 }
 
+Expr arange_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                    std::span<const Sym> place) {
+  const DType compute = is_floating(result.dtype) ? DType::Float64 : DType::Int64;
+  const Expr start = loop.number(call.operands[0].scalar, compute),
+             step = loop.number(call.operands[2].scalar, compute);
+  return cast(start + step * cast(loop.place(place[0]), compute), result.dtype);
+}
+
 OutputSpecs infer_linspace(const Call& call) {
   const Sym steps = call.attr(0).as_int();
   WEFT_CHECK(steps >= 0, "linspace: ", steps, " steps are wanted; it takes 0 or more");
@@ -142,6 +155,19 @@ void run_linspace(const Call& call, std::span<Tensor> outputs) {
   });
 }
 
+Expr linspace_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                      std::span<const Sym> place) {
+  const Expr start = loop.number(call.operands[0].scalar, DType::Float64),
+             end = loop.number(call.operands[1].scalar, DType::Float64);
+  const Sym size = result.sizes[0];
+  if (element::is_known(size, 0)) return {};
+  const Expr n = loop.place(size), i = loop.place(place[0]);
+  const Expr step = where(n > 1, (end - start) / to_f64(n - 1), 0.0);
+  return cast(
+      where(i < loop.place(size / 2) || n == 1, start + step * to_f64(i), end - step * to_f64(n - 1 - i)),
+      result.dtype);
+}
+
 OutputSpecs infer_eye(const Call& call) {
   const Sym n = call.attr(0).as_int(), m = call.attr(1).is_none() ? n : call.attr(1).as_int();
   WEFT_CHECK(n >= 0 && m >= 0, "eye: sizes ", n, " and ", m, "; neither may be negative");
@@ -156,6 +182,12 @@ void run_eye(const Call& call, std::span<Tensor> outputs) {
   const Element unit(1, out->dtype, call.name());
   for (int64_t i = 0; i < std::min(rows, columns); ++i)
     std::memcpy(bytes_of(out) + (i * columns + i) * static_cast<int64_t>(size), unit.bytes, size);
+}
+
+Expr eye_element(LoopReader& loop, const Call& call, const OutputSpec& result, std::span<const Sym> place) {
+  return element::choose(loop.place(place[0]) == loop.place(place[1]),
+                         element::checked_number(loop, 1, result.dtype, call.name()),
+                         element::number(loop, 0, result.dtype));
 }
 
 // ---- By name ----------------------------------------------------------------------------------------------------------
@@ -215,8 +247,10 @@ void register_create_ops(OpTable& table) {
         if (!call.attr(3).is_none()) check_strides(outputs[0], call.name());
         fill_data(outputs[0], Element(call.operands[0].scalar, outputs[0]->dtype, call.name()));
       })
-      .samples({.calls = {"size=[2,3] fill_value=2.5", "size=[] fill_value=3",
-                          "size=[2] fill_value=1 dtype=bool"}});
+      .element(full_element)
+      .samples(
+          {.calls = {"size=[2,3] fill_value=2.5", "size=[] fill_value=3", "size=[2] fill_value=1 dtype=bool",
+                     "size=[2] fill_value=1.000488281715661 dtype=f16", "size=[3] fill_value=-1 dtype=u8"}});
   // [start, end) in steps.
   entry(table,
         "arange(Number start, Number end, Number step=1, *, ScalarType? dtype=None, Device? device=None) -> "
@@ -224,7 +258,9 @@ void register_create_ops(OpTable& table) {
         Kind::Create)
       .infer(infer_arange)
       .cpu(run_arange)
+      .element(arange_element)
       .samples({.calls = {"start=0 end=5", "start=1.5 end=-2 step=-0.5", "start=0 end=3 dtype=f16",
+                          "start=0.1 end=30 step=0.7 dtype=f32", "start=-5 end=300 step=7 dtype=i8",
                           "start=3 end=3"}});
   entry(table,
         "linspace(Number start, Number end, SymInt steps, *, ScalarType? dtype=None, Device? device=None) -> "
@@ -232,11 +268,15 @@ void register_create_ops(OpTable& table) {
         Kind::Create)
       .infer(infer_linspace)
       .cpu(run_linspace)
-      .samples({.calls = {"start=0 end=1 steps=5", "start=-2 end=2 steps=1", "start=0 end=1 steps=0"}});
+      .element(linspace_element)
+      .samples({.calls = {"start=0 end=1 steps=5", "start=-2 end=2 steps=1", "start=0 end=1 steps=0",
+                          "start=-0.3 end=7 steps=20 dtype=bf16", "start=0.1 end=0.7 steps=13 dtype=f64",
+                          "start=9 end=-4 steps=6 dtype=i32"}});
   entry(table, "eye(SymInt n, SymInt? m=None, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
         Kind::Create)
       .infer(infer_eye)
       .cpu(run_eye)
+      .element(eye_element)
       .samples({.calls = {"n=3", "n=2 m=4 dtype=i64", "n=0"}});
   composite(table, "zeros(SymInt[] size, *, ScalarType? dtype=None, Device? device=None) -> Tensor",
             &zeros_by_name)

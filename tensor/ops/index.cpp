@@ -4,6 +4,7 @@
 
 #include "tensor/cpu/index.h"
 #include "tensor/ops/check.h"
+#include "tensor/ops/element.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/register.h"
 #include "tensor/ops/view.h"
@@ -44,6 +45,19 @@ void run_gather(const Call& call, std::span<Tensor> outputs) {
     check_range(call, index, 0, x, dim);
 }
 
+// Where the index holds nothing, and in the ops below where the result does, the kernel still checks sizes or indices.
+Expr gather_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                    std::span<const Sym> place) {
+  const Tensor& x = call.tensor(0);
+  if (element::is_known_empty(result.sizes) || rank_of(call.tensor(1)) != rank_of(x)) return {};
+  const auto dim = static_cast<size_t>(dim_of(call, x));
+  const Sym index = loop.index_from_start(loop.load(1, place), size_at(x, static_cast<int64_t>(dim)));
+  element::Place at(static_cast<size_t>(x.dim()), index);
+  for (size_t d = 0; d < at.size(); ++d)
+    if (d != dim) at[d] = place[d];
+  return loop.load(0, {at.data(), at.size()});
+}
+
 // ---- index_select, embedding ----------------------------------------------------------------------------------------
 
 OutputSpecs infer_index_select(const Call& call) {
@@ -68,6 +82,19 @@ void run_index_select(const Call& call, std::span<Tensor> outputs) {
                    data_of<int64_t>(index), bytes_of(outputs[0])) ||
       int_numel(outputs[0]) == 0)
     check_range(call, index, 0, x, dim);
+}
+
+Expr index_select_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                          std::span<const Sym> place) {
+  const Tensor& x = call.tensor(0);
+  if (element::is_known_empty(result.sizes)) return {};
+  const auto dim = static_cast<size_t>(dim_of(call, x));
+  const Sym which = x.dim() > 0 ? place[dim] : Sym::from_int(0);
+  const std::span<const Sym> index_place(&which, static_cast<size_t>(call.tensor(1).dim()));
+  element::Place at = element::copy_of(place);
+  const Sym index = loop.index_from_start(loop.load(1, index_place), size_at(x, static_cast<int64_t>(dim)));
+  if (x.dim() > 0) at[dim] = index;
+  return loop.load(0, {at.data(), at.size()});
 }
 
 OutputSpecs infer_embedding(const Call& call) {
@@ -96,6 +123,14 @@ void run_embedding(const Call& call, std::span<Tensor> outputs) {
                    bytes_of(outputs[0])) ||
       int_numel(outputs[0]) == 0)
     check_range(call, index, 0, weight, 0);
+}
+
+Expr embedding_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                       std::span<const Sym> place) {
+  if (element::is_known_empty(result.sizes)) return {};
+  const Expr row = loop.load(0, place.first(place.size() - 1));
+  const Sym at[] = {loop.index_from_start(row, call.tensor(1)->layout.sizes[0]), place.back()};
+  return loop.load(1, at);
 }
 
 // ---- x[i, j, …] -----------------------------------------------------------------------------------------------------
@@ -222,6 +257,28 @@ void run_index_tensors(const Call& call, std::span<Tensor> outputs) {
               bytes_of(outputs[0]));
 }
 
+Expr index_tensors_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                           std::span<const Sym> place) {
+  const Tensor& x = call.tensor(0);
+  if (element::is_known_empty(result.sizes)) return {};
+  const std::vector<Tensor> indices = tensors_from(call, 1);
+  const IndexPlan plan = plan_index(call, x, indices);
+  const std::span<const Sym> index_place = place.subspan(plan.before, plan.index_sizes.size());
+  element::Place at(static_cast<size_t>(x.dim()), Sym());
+  for (size_t k = 0; k < plan.kept.size(); ++k)
+    at[plan.kept[k]] = place[k < plan.before ? k : k + index_place.size()];
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!indices[d].defined()) continue;
+    const Sizes& sizes = indices[d]->layout.sizes;
+    const std::span<const Sym> last = index_place.last(sizes.size());
+    element::Place own = element::copy_of(last);
+    for (size_t k = 0; k < own.size(); ++k)
+      if (element::is_known(sizes[k], 1)) own[k] = Sym::from_int(0);
+    at[d] = loop.index(loop.load(1 + d, {own.data(), own.size()}), x->layout.sizes[d]);
+  }
+  return loop.load(0, {at.data(), at.size()});
+}
+
 // ---- nonzero --------------------------------------------------------------------------------------------------------
 
 Tensor nonzero_places(const Tensor& x) {
@@ -345,15 +402,18 @@ void register_index_ops(OpTable& table) {
   entry(table, "gather(Tensor x, int dim, Tensor index) -> Tensor", Kind::Index)
       .infer(infer_gather)
       .cpu(run_gather)
+      .element(gather_element)
       .grad([](Dy<> dy, InSpec<0> x, In<1> index, const Attrs& attrs) {
         return scatter_add(zeros(x.sizes(), x.options()), attrs[0].as_int(), index, dy);
       })
       .samples({.calls = {"x=[3,4] dim=1 index=[3,2]:i64<4", "x=[5,3] dim=0 index=[2,3]:i64<5",
                           "x=[2,3,4] dim=1 index=[2,5,4]:i64<3", "x=[3,4] dim=0 index=[0,4]:i64<3",
-                          "x=[1] dim=-1 index=[4]:i64<1"}});
+                          "x=[1] dim=-1 index=[4]:i64<1", "x=[4] dim=0 index=[]:i64<4",
+                          "x=[] dim=0 index=[1]:i64<1"}});
   entry(table, "index_select(Tensor x, int dim, Tensor index) -> Tensor", Kind::Index)
       .infer(infer_index_select)
       .cpu(run_index_select)
+      .element(index_select_element)
       .grad([](Dy<> dy, InSpec<0> x, In<1> index, const Attrs& attrs) {
         return index_add(zeros(x.sizes(), x.options()), attrs[0].as_int(), index, dy);
       })
@@ -365,6 +425,7 @@ void register_index_ops(OpTable& table) {
   entry(table, "embedding(Tensor index, Tensor weight) -> Tensor", Kind::Index)
       .infer(infer_embedding)
       .cpu(run_embedding)
+      .element(embedding_element)
       .grad(nullptr,
             [](Dy<> dy, In<0> index, InSpec<1> weight) {
               return index_add(zeros(weight.sizes(), weight.options()), 0, reshape(index, {-1}),
@@ -377,13 +438,16 @@ void register_index_ops(OpTable& table) {
   entry(table, "index_tensors(Tensor x, Tensor?[] indices) -> Tensor", Kind::Index)
       .infer(infer_index_tensors)
       .cpu(run_index_tensors)
+      .element(index_tensors_element)
       .grad(
           [](Dy<> dy, InSpec<0> x, InList<1> indices) {
             return index_put(zeros(x.sizes(), x.options()), indices.tensors, dy, true);
           },
           nullptr)
       .samples({.calls = {"x=[5,4] indices=[[3]:i64<5]", "x=[5,4,3] indices=[[2,1]:i64<5,[3]:i64<4]",
-                          "x=[4] indices=[[]:i64<4]", "x=[4,2] indices=[[0]:i64<4]"}});
+                          "x=[4] indices=[[]:i64<4]", "x=[4,2] indices=[[0]:i64<4]",
+                          "x=[5,3,4] indices=[None,[2,1]:i32<3,[2]:i64<4]",
+                          "x=[5,3,4] indices=[[2,1]:i64<5,None,[3]:i64<4]"}});
   composite(table, "index(Tensor x, Tensor?[] indices) -> Tensor", &index)
       .samples({.calls = {"x=[4,3] indices=[[2]:i64<4]", "x=[3,4] indices=[[3,4]:bool]",
                           "x=[3,4] indices=[[3]:bool]"}});

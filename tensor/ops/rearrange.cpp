@@ -4,6 +4,7 @@
 
 #include "tensor/index_rules.h"
 #include "tensor/ops/check.h"
+#include "tensor/ops/element.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/index_operands.h"
 #include "tensor/ops/register.h"
@@ -89,6 +90,41 @@ void run_cat(const Call& call, std::span<Tensor> outputs) {
     copy_data(*part, make_view(out, layout));
     layout.offset += layout.sizes[dim] * layout.strides[dim];
   }
+}
+
+Expr cat_element(LoopReader& loop, const Call& call, const OutputSpec& result, std::span<const Sym> place) {
+  struct Part {
+    size_t operand;
+    Sym begin, end;
+  };
+  SmallVector<Part, 8> parts;
+  const size_t rank = cat_rank(call);
+  const auto dim =
+      static_cast<size_t>(normalize_dim(call.attr(0).as_int(), static_cast<int64_t>(rank), call.name()));
+  Sym begin = Sym::from_int(0);
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    const Sizes& sizes = call.tensor(i)->layout.sizes;
+    if (is_skipped(rank, sizes) || element::is_known(sizes[dim], 0)) continue;
+    parts.push_back({i, begin, begin + sizes[dim]});
+    begin = begin + sizes[dim];
+  }
+  if (parts.empty()) return {};
+  const Sym along = place[dim];
+  const DType compute = compute_dtype(result.dtype);
+  Expr value;
+  for (size_t k = parts.size(); k-- > 0;) {
+    Expr inside;
+    if (k > 0) inside = loop.place(along) >= loop.place(parts[k].begin);
+    if (k + 1 < parts.size()) inside = element::both(inside, loop.place(along) < loop.place(parts[k].end));
+    element::Place at = element::copy_of(place);
+    at[dim] = along - parts[k].begin;
+    const std::span<const Sym> from(at.data(), at.size());
+    const Expr read = inside.is_number() ? loop.load(parts[k].operand, from)
+                                         : loop.load_where(inside, parts[k].operand, from);
+    const Expr part = cast(cast(read, result.dtype), compute);
+    value = value.is_number() ? part : where(loop.place(along) < loop.place(parts[k].end), part, value);
+  }
+  return cast(value, result.dtype);
 }
 
 Tensor cat_grad(Dy<> dy, const GradCall& g, Which which, const Attrs& attrs) {
@@ -259,7 +295,7 @@ Tensor pad_grad(Dy<> dy, InSpec<0> x, const Attrs& attrs) {
 Entry move_op(OpTable& table, const char* schema, MoveRule<Sym> (*rule)(const Call&)) {
   Entry result = entry(table, schema, Kind::Index);
   result.op().move = rule;
-  return result.infer(infer_move).cpu(run_move);
+  return result.infer(infer_move).cpu(run_move).element(element::of_move);
 }
 
 // ---- Triangles ------------------------------------------------------------------------------------------------------
@@ -278,6 +314,15 @@ void clear_other_triangle(const Call& call, const Tensor& x) {
   cpu::clear_triangle({sizes_of(x), {strides_of(x)}}, x.itemsize(), diagonal, lower, bytes_of(x));
 }
 
+template <bool lower>
+Expr triangle_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                      std::span<const Sym> place) {
+  const Expr row = loop.place(place[place.size() - 2]), column = loop.place(place[place.size() - 1]);
+  const Expr diagonal = loop.place(call.attr(0).as_int());
+  const Expr kept = lower ? column - row <= diagonal : column - row >= diagonal;
+  return element::choose(kept, loop.load_where(kept, 0, place), element::number(loop, 0, result.dtype));
+}
+
 }  // namespace
 
 void register_rearrange_ops(OpTable& table) {
@@ -285,11 +330,13 @@ void register_rearrange_ops(OpTable& table) {
   entry(table, "cat(Tensor[] tensors, int dim=0) -> Tensor", Kind::Index)
       .infer(infer_cat)
       .cpu(run_cat)
+      .element(cat_element)
       .grad([](Dy<> dy, const GradCall& g, Which which, const Attrs& attrs) {
         return cat_grad(dy, g, which, attrs);
       })
       .samples({.calls = {"tensors=[[2,3],[4,3]]", "tensors=[[2,3],[2,1],[2,0]] dim=1", "tensors=[[0],[2,3]]",
-                          "tensors=[[3],[2]] dim=-1", "tensors=[[2,3,2],[2,1,2]] dim=-2"}});
+                          "tensors=[[3],[2]] dim=-1", "tensors=[[2,3,2],[2,1,2]] dim=-2",
+                          "tensors=[[2,3],[3,3]:i8,[1,3]:f16] dim=0", "tensors=[[2]:i64,[3]:f16]"}});
   composite(table, "stack(Tensor[] tensors, int dim=0) -> Tensor",
             static_cast<Tensor (*)(TensorList, int64_t, SourceLocation)>(&stack))
       .samples({.calls = {"tensors=[[2,3],[2,3]] dim=1", "tensors=[[],[]]", "tensors=[[3]] dim=-1"}});
@@ -310,18 +357,21 @@ void register_rearrange_ops(OpTable& table) {
       .grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs) { return pad_grad(dy, x, attrs); })
       .samples({.calls = {"x=[3,4] pads=[1,2]", "x=[3,4] pads=[-1,2,0,-1] value=3",
                           "x=[3,4] pads=[2,3] mode=reflect", "x=[3,4] pads=[2,3,1,1] mode=replicate",
-                          "x=[3,4] pads=[2,4,-1,1] mode=circular", "x=[2,0] pads=[1,1]"}});
+                          "x=[3,4] pads=[2,4,-1,1] mode=circular", "x=[2,0] pads=[1,1]",
+                          "x=[3] pads=[1,1] value=1.000488281715661"}});
 
   // What lies on and below (above) the diagonal; the rest is 0.
   entry(table, "tril(Tensor x, int diagonal=0) -> Tensor", Kind::Index)
       .infer(infer_triangle)
       .cpu(run_on_copy<clear_other_triangle<true>>)
+      .element(triangle_element<true>)
       .grad([](Dy<> dy, const Attrs& attrs) { return tril(dy, attrs[0].as_int()); })
       .samples({.calls = {"x=[3,4]", "x=[2,4,3] diagonal=1", "x=[4,4] diagonal=-1", "x=[2,0]"}});
   mutation(table, "tril_", "tril", clear_other_triangle<true>);
   entry(table, "triu(Tensor x, int diagonal=0) -> Tensor", Kind::Index)
       .infer(infer_triangle)
       .cpu(run_on_copy<clear_other_triangle<false>>)
+      .element(triangle_element<false>)
       .grad([](Dy<> dy, const Attrs& attrs) { return triu(dy, attrs[0].as_int()); })
       .samples({.calls = {"x=[3,4]", "x=[2,4,3] diagonal=1", "x=[4,4] diagonal=-1", "x=[2,0]"}});
   mutation(table, "triu_", "triu", clear_other_triangle<false>);

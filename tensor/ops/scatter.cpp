@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tensor/base/half.h"
+#include "tensor/ops/element.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/index_operands.h"
 #include "tensor/ops/register.h"
@@ -247,6 +248,31 @@ void put_index_fill(const Call& call, const Tensor& target) {
   scatter_slices(ScatterOp::Assign, target, dim, index, make_view(value, std::move(layout)));
 }
 
+// Up to this many comparisons with an element's place cost less than a pass of their own over memory.
+constexpr int64_t kMostCompared = 16;
+
+Expr index_fill_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                        std::span<const Sym> place) {
+  const Tensor& x = call.tensor(0);
+  const Tensor& index = call.tensor(1);
+  const Sym count = index->numel;
+  if (element::is_known_empty(result.sizes) || x.dim() == 0 || count.is_symbolic() ||
+      count.concrete() > kMostCompared)
+    return {};
+  const auto dim = static_cast<size_t>(dim_of(call, x));
+  const Expr value = loop.load(0, place);
+  Expr is_named;
+  for (int64_t k = 0; k < count.concrete(); ++k) {
+    const Sym at = Sym::from_int(k);
+    const Expr entry = loop.load(1, std::span(&at, static_cast<size_t>(index.dim())));
+    const Expr is_entry =
+        loop.place(loop.index_from_start(entry, x->layout.sizes[dim])) == loop.place(place[dim]);
+    is_named = is_named.is_number() ? is_entry : is_named | is_entry;
+  }
+  if (is_named.is_number()) return value;
+  return element::choose(is_named, element::number(loop, call.operands[2].scalar, result.dtype), value);
+}
+
 // ---- Gradients ------------------------------------------------------------------------------------------------------
 
 // The gradient of a source of which the index used the first places alone: nothing flows to the rest.
@@ -433,11 +459,12 @@ void register_scatter_ops(OpTable& table) {
   entry(table, "index_fill(Tensor x, int dim, Tensor index, Number value) -> Tensor", Kind::Index)
       .infer(infer_slices)
       .cpu(run_on_copy<put_index_fill>)
+      .element(index_fill_element)
       .grad([](Dy<> dy, In<1> index, const Attrs& attrs) {
         return index_fill(dy, attrs[0].as_int(), index, 0);
       })
-      .samples(
-          {.calls = {"x=[5,3] dim=0 index=[2]:i64<5 value=2", "x=[2,3,4] dim=1 index=[2]:i32<3 value=-1"}});
+      .samples({.calls = {"x=[5,3] dim=0 index=[2]:i64<5 value=2", "x=[2,3,4] dim=1 index=[2]:i32<3 value=-1",
+                          "x=[4] dim=0 index=[]:i64<4 value=0.3"}});
   mutation(table, "index_fill_", "index_fill", put_index_fill);
 }
 

@@ -3,6 +3,7 @@
 #include "tensor/ops/view.h"
 
 #include "tensor/cpu/fill.h"
+#include "tensor/ops/element.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/pointwise_rule.h"
 #include "tensor/ops/register.h"
@@ -98,10 +99,80 @@ void run_scatter(const Call& call, std::span<Tensor> outputs) {
   if (is_wide) copy_data(sum, out);
 }
 
+// The rule of the view, asked along each dimension of the whole alone, says how places of the source become places of the
+// whole: place d is offset + Σ strides[k] · (place k of the source). Where that can be undone, an element of the whole is
+// the source's if it lies at such a place. Where sources overlap there is no rule.
+Expr scatter_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                     std::span<const Sym> place) {
+  using element::is_known;
+  const Sizes& sizes = result.sizes;
+  const Sizes source_sizes = scattered_layout(call, contiguous_layout<Sym>(sizes)).sizes;
+  SmallVector<Layout<Sym>, kInlineRank> along;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    Layout<Sym> alone{sizes, Sizes(sizes.size(), Sym()), Sym()};
+    alone.strides[d] = Sym::from_int(1);
+    along.push_back(scattered_layout(call, alone));
+  }
+
+  element::Place at(source_sizes.size(), Sym());
+  SmallVector<bool, kInlineRank> is_found;  // by dimension of the source: `at` is its place
+  for (const Sym size : source_sizes) is_found.push_back(is_known(size, 1));
+  Expr is_written;  // without graph: everywhere
+  const auto require = [&](const Expr& condition) { is_written = element::both(is_written, condition); };
+  const auto uses = [&](size_t d, size_t k) { return !is_known(along[d].strides[k], 0); };
+
+  // The places that one dimension of the whole is the sum of are its digits, if none reaches the stride of the one before.
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    SmallVector<size_t, kInlineRank> digits;
+    bool are_digits = true;
+    for (size_t k = 0; k < at.size(); ++k) {
+      if (is_known(source_sizes[k], 1) || !uses(d, k)) continue;
+      const Sym stride = along[d].strides[k];
+      are_digits = are_digits && !is_found[k] && statically_known(SymCompare::Gt, stride, Sym()) &&
+                   (digits.empty() || statically_known(SymCompare::Ge, along[d].strides[digits.back()],
+                                                       stride * source_sizes[k]));
+      digits.push_back(k);
+    }
+    if (digits.empty() || !are_digits) {
+      if (is_known(sizes[d], 1)) continue;
+      Sym written = along[d].offset;
+      for (const size_t k : digits) {
+        if (!is_found[k]) return {};
+        written = written + along[d].strides[k] * at[k];
+      }
+      require(loop.place(place[d]) == loop.place(written));
+      continue;
+    }
+    Sym rest = place[d] - along[d].offset;
+    Expr value = loop.place(rest);
+    if (!is_known(along[d].offset, 0)) require(value >= 0);
+    Sym bound = sizes[d] - along[d].offset;  // of rest
+    for (const size_t k : digits) {
+      const Sym stride = along[d].strides[k], end = source_sizes[k] * stride;
+      if (!statically_known(SymCompare::Ge, end, bound)) require(value < loop.place(end));
+      bound = stride;
+      is_found[k] = true;
+      at[k] = is_known(stride, 1) ? rest : rest / stride;
+      if (is_known(stride, 1)) break;
+      rest = rest % stride;
+      value = floor_mod(value, loop.place(stride));
+      if (k == digits.back()) require(value == 0);
+    }
+  }
+  for (const bool found : is_found)
+    if (!found) return {};
+
+  const std::span<const Sym> from(at.data(), at.size());
+  if (is_written.is_number()) return loop.load(1, from);
+  return element::choose(is_written, loop.load_where(is_written, 1, from),
+                         call.has_tensor(0) ? loop.load(0, place) : element::number(loop, 0, result.dtype));
+}
+
 // A view that leaves out elements or meets some twice: it comes with its scatter.
 Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vector<std::string> calls,
-                   std::vector<std::string> scatter_calls) {
+                   std::vector<std::string> scatter_calls, bool views_storage = false) {
   Entry result = entry(table, schema, Kind::View).view(rule);
+  result.op().views_storage = views_storage;
   const Op& view_op = result.op();
   Schema scatter = view_op.schema;
   scatter.name += ".scatter";
@@ -122,6 +193,7 @@ Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vecto
       .samples({.calls = std::move(scatter_calls)})
       .infer(infer_scatter)
       .cpu(run_scatter)
+      .element(views_storage ? nullptr : scatter_element)
       .grad(
           [&view_op](Dy<> dy, InSpec<0> x, InSpec<1> source, const Attrs& attrs, const GradCall& grad) {
             return scatter_through_view(view_op, view_attrs(attrs), x.sizes(),
@@ -290,7 +362,8 @@ void register_view_ops(OpTable& table) {
       },
       {"x=[5,4] start=1 end=-1", "x=[3,7] dim=1 step=3", "x=[3] start=2 end=1"},
       {"source=[3,4] sizes=[5,4] dim=0 start=1 end=-1 step=1",
-       "x=[3,7] source=[3,3] sizes=[3,7] dim=1 step=3"});
+       "x=[3,7] source=[3,3] sizes=[3,7] dim=1 step=3", "source=[2] sizes=[6] dim=0 start=1 end=-1 step=2",
+       "x=[3] source=[0] sizes=[3] dim=0 start=2 end=1"});
   slices.grad(scatter_gradient(slices));
   Entry selects =
       partial_view(table, "select(Tensor x, int dim, SymInt index) -> Tensor",
@@ -307,7 +380,8 @@ void register_view_ops(OpTable& table) {
                    },
                    {"x=[3,4]", "x=[2,3,4] offset=-1 dim1=2 dim2=1", "x=[2,2] offset=5"},
                    {"source=[3] sizes=[3,4] offset=0 dim1=0 dim2=1",
-                    "x=[2,3] source=[2] sizes=[2,3] offset=1 dim1=0 dim2=1"});
+                    "x=[2,3] source=[2] sizes=[2,3] offset=1 dim1=0 dim2=1",
+                    "x=[2,3,4] source=[3,1] sizes=[2,3,4] offset=-1 dim1=0 dim2=2"});
   diagonals.grad(scatter_gradient(diagonals));
   Entry windows = partial_view(
       table, "unfold(Tensor x, int dim, SymInt size, SymInt step) -> Tensor",
@@ -315,7 +389,9 @@ void register_view_ops(OpTable& table) {
         return view_rules::unfold(x, attrs[0].as_int(), attrs[1].as_int(), attrs[2].as_int());
       },
       {"x=[7] dim=0 size=3 step=2", "x=[2,5] dim=1 size=2 step=3", "x=[3] dim=0 size=0 step=1"},
-      {"source=[3,3] sizes=[7] dim=0 size=3 step=2", "source=[4,2] sizes=[5] dim=0 size=2 step=1"});
+      {"source=[3,3] sizes=[7] dim=0 size=3 step=2", "source=[4,2] sizes=[5] dim=0 size=2 step=1",
+       "x=[2,8] source=[2,2,3] sizes=[2,8] dim=1 size=3 step=3",
+       "source=[2,4,2] sizes=[8,4] dim=0 size=2 step=4", "source=[2,4] sizes=[8] dim=0 size=4 step=4"});
   windows.grad(scatter_gradient(windows));
   Entry strided = partial_view(
       table, "as_strided(Tensor x, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
@@ -325,8 +401,8 @@ void register_view_ops(OpTable& table) {
       },
       {"x=[12] size=[3,2] stride=[4,1] storage_offset=1", "x=[5] size=[2,3] stride=[1,1]"},
       {"source=[3,2] sizes=[12] size=[3,2] stride=[4,1] storage_offset=1",
-       "source=[2,3] sizes=[5] size=[2,3] stride=[1,1]"});
-  strided.op().views_storage = true;
+       "source=[2,3] sizes=[5] size=[2,3] stride=[1,1]"},
+      true);
   strided.cpu_whole(run_as_strided).grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs, const GradCall& grad) {
     return as_strided_gradient(dy, x.spec, attrs, grad.where);
   });
