@@ -18,6 +18,24 @@ namespace weft::cpu {
 // A bool that is true with chance p compares its 32-bit word with p · 2^32, so p is met to 2^-33 in every dtype, and 0 and 1
 // exactly.
 
+struct ChanceLimit {
+  bool always;     // p is 1, or as good as 1
+  uint32_t limit;  // otherwise words below it hit
+
+  constexpr explicit ChanceLimit(double p) : always(false), limit(0) {
+    const double scaled = p * 0x1p32;
+    auto words = static_cast<uint64_t>(scaled);
+    if (static_cast<double>(words) < scaled) ++words;  // word < scaled, in integers
+    always = words >> 32 != 0;
+    limit = static_cast<uint32_t>(words);
+  }
+};
+
+// How many bits of a word a uniform number of this dtype takes, so that nothing rounds up to 1; f64 takes 53.
+constexpr int uniform_bits(DType dtype) {
+  return dtype == DType::Float64 ? 53 : dtype == DType::Float16 ? 11 : dtype == DType::BFloat16 ? 8 : 24;
+}
+
 // What is drawn. `offset` is the first counter of the op.
 struct RandomCall {
   uint64_t seed, offset;

@@ -87,11 +87,6 @@ WEFT_INLINE Vec<C> load_lanes(const S* in, int64_t count) {
   return count >= kLanes ? load_as<C>(in) : load_partial<C>(in, int(count), C(0));
 }
 
-template <class S>
-constexpr int kUniformBits = std::is_same_v<S, Float16>    ? 11
-                             : std::is_same_v<S, BFloat16> ? 8
-                                                           : 24;
-
 // Sixteen uniforms on [0, 1), as philox_uniform makes them.
 template <int kBits>
 WEFT_INLINE Vec<float> uniform_of(Vec<int32_t> words) {
@@ -118,7 +113,7 @@ void fill_uniform(const RandomCall& call, int64_t first, int64_t n, const void*,
     for (int64_t i = 0; i < count; i += kLanes) {
       Vec<C> value;
       if constexpr (sizeof(C) == 8) value = uniform_of(Vec<int64_t>::load((const int64_t*)words + i));
-      else value = uniform_of<kUniformBits<S>>(Vec<int32_t>::load((const int32_t*)words + i));
+      else value = uniform_of<uniform_bits(dtype_of<S>)>(Vec<int32_t>::load((const int32_t*)words + i));
       if (!plain) {
         value = value * Vec<C>(range) + Vec<C>(low);
         S rounded[kLanes];
@@ -197,11 +192,9 @@ struct Chance {
   bool always;
   Vec<int32_t> limit;
   explicit Chance(double p) {
-    const double scaled = p * 0x1p32;
-    auto words = static_cast<uint64_t>(scaled);
-    if (static_cast<double>(words) < scaled) ++words;  // word < scaled, in integers
-    always = words >> 32 != 0;
-    limit = ordered(Vec<int32_t>(static_cast<int32_t>(static_cast<uint32_t>(words))));
+    const ChanceLimit words(p);
+    always = words.always;
+    limit = ordered(Vec<int32_t>(static_cast<int32_t>(words.limit)));
   }
   WEFT_INLINE Mask<int32_t> operator()(const uint32_t* words) const {
     return Mask<int32_t>(always) | (ordered(Vec<int32_t>::load((const int32_t*)words)) < limit);

@@ -15,6 +15,7 @@
 #include "tensor/cpu/sort.h"
 #include "tensor/cpu/workspace.h"
 #include "tensor/ops/check.h"
+#include "tensor/ops/draw.h"
 #include "tensor/ops/entry.h"
 #include "tensor/ops/register.h"
 #include "tensor/random/generator.h"
@@ -23,6 +24,7 @@ namespace weft {
 namespace {
 
 using cpu::Draw;
+using At = std::span<const Sym>;  // the place of an element
 
 // ---- Seed, offset and checks ------------------------------------------------------------------------------------------
 
@@ -127,6 +129,17 @@ void run_randint(const Call& call, std::span<Tensor> outputs) {
   fill(Draw::Integer, random, outputs[0]);
 }
 
+Expr rand_element(LoopReader& loop, const Call& call, const OutputSpec& result, At place) {
+  return draw::uniform({loop, call, result, place}, 0, 1);
+}
+Expr randn_element(LoopReader& loop, const Call& call, const OutputSpec& result, At place) {
+  return draw::normal({loop, call, result, place}, 0, 1);
+}
+// Of randint and random.
+Expr integer_element(LoopReader& loop, const Call& call, const OutputSpec& result, At place) {
+  return draw::integer({loop, call, result, place}, call.attr(0).as_int(), call.attr(1).as_int());
+}
+
 // The order of n 64-bit words; the sort is stable, so equal words (of which there are none to speak of) do no harm.
 void run_randperm(const Call& call, std::span<Tensor> outputs) {
   const int64_t n = int_numel(outputs[0]);
@@ -205,6 +218,17 @@ void run_in_place(const Call& call, const Tensor& self) {
   fill_in_place(self, [&](const Tensor& out) { fill_by_attributes<D>(call, out); });
 }
 
+Expr uniform_element(LoopReader& loop, const Call& call, const OutputSpec& result, At place) {
+  return draw::uniform({loop, call, result, place}, call.attr(0).as_double(), call.attr(1).as_double());
+}
+Expr normal_element(LoopReader& loop, const Call& call, const OutputSpec& result, At place) {
+  return draw::normal({loop, call, result, place}, call.attr(0).as_double(), call.attr(1).as_double());
+}
+Expr chance_element(LoopReader& loop, const Call& call, const OutputSpec& result, At place) {
+  return draw::with_chance({loop, call, result, place}, call.attr(0).as_double(),
+                           loop.graph().integer(1, compute_dtype(result.dtype)));
+}
+
 // x itself where it is dense, else a dense copy.
 Tensor dense(const Tensor& x) {
   if (x.is_contiguous()) return x;
@@ -248,6 +272,11 @@ void run_dropout(const Call& call, std::span<Tensor> outputs) {
   random.a = 1 - p, random.b = p == 1 ? 0 : 1 / (1 - p);
   const Tensor x = dense(call.tensor(0));
   fill(Draw::Dropout, random, outputs[0], bytes_of(x));
+}
+Expr dropout_element(LoopReader& loop, const Call& call, const OutputSpec& result, At place) {
+  const double p = call.attr(0).as_double();
+  const Expr x = cast(loop.load(0, place), compute_dtype(result.dtype));
+  return draw::with_chance({loop, call, result, place}, 1 - p, x * (p == 1 ? 0 : 1 / (1 - p)));
 }
 // Nothing is saved: the same seed and offset make the same mask.
 Tensor dropout_again(const Tensor& dy, const Attrs& attrs) {
@@ -459,20 +488,31 @@ void register_random_ops(OpTable& table) {
   entry(table, "rand(" WEFT_CREATED, Kind::Create)
       .infer(infer_floating)
       .cpu(run_rand)
+      .element(rand_element)
       .random()
-      .samples({.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[0] dtype=bf16 device=cpu"}});
+      .samples({.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[0] dtype=bf16 device=cpu",
+                          "size=[3,5] dtype=f64 device=cpu seed=1234567890123 offset=6",
+                          "size=[7] dtype=bf16 device=cpu", "size=[7] dtype=f16 device=cpu seed=-1"}});
   entry(table, "randn(" WEFT_CREATED, Kind::Create)
       .infer(infer_floating)
       .cpu(run_randn)
+      .element(randn_element)
       .random()
-      .samples({.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[] dtype=f64 device=cpu"}});
+      .samples({.calls = {"size=[2,3] dtype=f32 device=cpu seed=1", "size=[] dtype=f64 device=cpu",
+                          "size=[3,5] dtype=f64 device=cpu seed=1234567890123 offset=6",
+                          "size=[13] dtype=bf16 device=cpu", "size=[6] dtype=f16 device=cpu seed=-1"}});
   // Integers of [low, high).  Dtypes: all that hold them.
   entry(table, "randint(int low, int high, " WEFT_CREATED, Kind::Create)
       .infer(infer_randint)
       .cpu(run_randint)
+      .element(integer_element)
       .random()
       .samples({.calls = {"low=-3 high=5 size=[2,3] dtype=i64 device=cpu",
-                          "low=0 high=2 size=[4] dtype=bool device=cpu"}});
+                          "low=0 high=2 size=[4] dtype=bool device=cpu",
+                          "low=-3000000000000 high=4000000000000 size=[3,5] dtype=i64 device=cpu seed=4",
+                          "low=-2000000000 high=2000000000 size=[9] dtype=i32 device=cpu seed=6 offset=3",
+                          "low=-60000 high=60000 size=[9] dtype=f16 device=cpu",
+                          "low=-3000000000000 high=4000000000000 size=[9] dtype=bf16 device=cpu"}});
 #undef WEFT_CREATED
   // 0 … n-1 in random order.
   entry(table,
@@ -485,23 +525,29 @@ void register_random_ops(OpTable& table) {
 
   // New values in the shape of x, whose data is not read: the base ops of the in-place forms.
   const auto shaped = [&](const char* schema, OutputSpecs (*infer)(const Call&),
-                          void (*kernel)(const Call&, std::span<Tensor>),
-                          std::vector<std::string> calls = {}) {
+                          void (*kernel)(const Call&, std::span<Tensor>), ElementRule element,
+                          std::vector<std::string> calls) {
     entry(table, schema, Kind::Create)
         .infer(infer)
         .cpu(kernel)
+        .element(element)
         .random()
         .grad([](Dy<> dy) { return no_gradient(dy); })
         .samples({.calls = std::move(calls)});
   };
   shaped("uniform(Tensor x, float low=0, float high=1, *, Scalar seed=0, Scalar offset=0) -> Tensor",
-         infer_uniform, run_like<Draw::Uniform>);
+         infer_uniform, run_like<Draw::Uniform>, uniform_element,
+         {"x=[3,4]", "x=[2,0,3]", "x=[17,30] low=-2 high=0.75 seed=5 offset=7",
+          "x=[9,7] low=100 high=101 seed=5"});
   shaped("normal(Tensor x, float mean=0, float std=1, *, Scalar seed=0, Scalar offset=0) -> Tensor",
-         infer_normal, run_like<Draw::Normal>);
+         infer_normal, run_like<Draw::Normal>, normal_element,
+         {"x=[3,4]", "x=[2,0,3]", "x=[] seed=3", "x=[3,7,5] mean=-1.5 std=0.25 seed=9 offset=4"});
   shaped("bernoulli_p(Tensor x, float p=0.5, *, Scalar seed=0, Scalar offset=0) -> Tensor", infer_chance,
-         run_like<Draw::Chance>);
+         run_like<Draw::Chance>, chance_element,
+         {"x=[3,4]", "x=[2,0,3]", "x=[7,11] p=0.3 seed=2", "x=[5] p=1"});
   shaped("random(Tensor x, int low, int high, *, Scalar seed=0, Scalar offset=0) -> Tensor", infer_random,
-         run_like<Draw::Integer>, {"x=[3,4] low=0 high=5", "x=[0] low=0 high=2"});
+         run_like<Draw::Integer>, integer_element,
+         {"x=[3,4] low=0 high=5", "x=[0] low=0 high=2", "x=[9,5] low=-100 high=100 seed=8"});
   mutation(table, "uniform_", "uniform", run_in_place<Draw::Uniform>).random();
   mutation(table, "normal_", "normal", run_in_place<Draw::Normal>).random();
   mutation(table, "bernoulli_", "bernoulli_p", run_in_place<Draw::Chance>).random();
@@ -531,9 +577,11 @@ void register_random_ops(OpTable& table) {
         Kind::Create)
       .infer(infer_dropout)
       .cpu(run_dropout)
+      .element(dropout_element)
       .random()
       .grad([](Dy<> dy, const Attrs& attrs) { return dropout_again(dy, attrs); })
-      .samples({.specials = false, .calls = {"x=[3,5] p=0.25", "x=[4] p=1", "x=[0] p=0.5"}});
+      .samples({.specials = false,
+                .calls = {"x=[3,5] p=0.25", "x=[4] p=1", "x=[0] p=0.5", "x=[3,4,5] p=0.7 seed=11 offset=2"}});
 
   const auto composite_of = [&](const char* schema, void (*function)(const Call&, std::vector<Tensor>&)) {
     entry(table, schema, Kind::Composite).random().op().composite = function;
