@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -123,6 +124,22 @@ class CompiledBodies {
   std::deque<BodyBuilder> builders_;
   std::vector<std::vector<KernelFunction>> functions_;  // by instruction set, by body
 };
+
+// Its bytes are no value that a kernel would leave by chance.
+inline Tensor empty_of(std::vector<int64_t> sizes, DType dtype) {
+  Tensor x = make_tensor(SymList(sizes), dtype);
+  std::memset(bytes_of(x), 0x5a, x.nbytes());
+  return x;
+}
+// A number as a kernel takes it.
+template <class T>
+uint64_t slot(T x) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &x, sizeof x);
+  return bits;
+}
+// The element at (b, r, c) of a dense tensor of the size of the loops.
+inline Sym element(BodyBuilder& b) { return (b.b * b.body.rows + b.r) * b.body.columns + b.c; }
 
 #define WEFT_COMPILE_OR_SKIP(kernels)                                                                   \
   if (!(kernels).compile()) {                                                                           \
