@@ -37,10 +37,11 @@ std::vector<std::string> CacheKey::differing_parts(const CacheKey& other) const 
   return names;
 }
 
-size_t CacheKey::common_parts(const CacheKey& other) const {
-  return static_cast<size_t>(std::count_if(parts_.begin(), parts_.end(), [&](const Part& part) {
+size_t CacheKey::likeness(const CacheKey& other) const {
+  const auto equal = std::count_if(parts_.begin(), parts_.end(), [&](const Part& part) {
     return std::find(other.parts_.begin(), other.parts_.end(), part) != other.parts_.end();
-  }));
+  });
+  return 2 * static_cast<size_t>(equal) + (parts_.back() == other.parts_.back());
 }
 
 }  // namespace weft::compiler

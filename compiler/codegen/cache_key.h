@@ -33,8 +33,9 @@ class CacheKey {
 
   // Names of the parts in which two keys differ; a part that one of them lacks counts too.
   std::vector<std::string> differing_parts(const CacheKey& other) const;
-  // How many parts they have in common.
-  size_t common_parts(const CacheKey& other) const;
+  // How much they have in common: the number of equal parts; between equal numbers, the last part tips the scales, which is
+  // what is compiled, while those before it are by what.
+  size_t likeness(const CacheKey& other) const;
 
  private:
   struct Part {

@@ -37,6 +37,7 @@ constexpr uint64_t kMaxMemoryBytes = uint64_t{64} << 20;
 // Requests that a miss is compared with: enough for the graphs that a function is recompiled to.
 constexpr size_t kMaxRecentKeys = 64;
 constexpr size_t kMaxMissRecords = 64;
+constexpr size_t kLikenessOfKind = 2;  // of keys that have their kind in common and nothing else
 // A process that was killed left it.
 constexpr time_t kStaleTemporarySeconds = 3600;
 // Entries of other formats: of an older Weft that may still be in use elsewhere.
@@ -332,8 +333,8 @@ struct DiskCache::Impl {
     if (is_miss) {
       const CacheKey* nearest = nullptr;
       for (const CacheKey& each : recent) {
-        if (each.hash() == key.hash() || each.common_parts(key) < 2) continue;  // one is the kind
-        if (nearest == nullptr || each.common_parts(key) >= nearest->common_parts(key)) nearest = &each;
+        if (each.hash() == key.hash() || each.likeness(key) <= kLikenessOfKind) continue;
+        if (nearest == nullptr || each.likeness(key) >= nearest->likeness(key)) nearest = &each;
       }
       if (nearest != nullptr) {
         differs = key.to_string() + ": differs from an earlier one in";

@@ -26,7 +26,14 @@ TEST(CacheKey, NamesThePartsThatDiffer) {
       CacheKey("k").add("compiler", "13").add("flags", "-O2").add("source", "y").add("isa", "z");
   EXPECT_EQ(a.differing_parts(b), (std::vector<std::string>{"compiler", "source", "isa"}));
   EXPECT_EQ(a.differing_parts(a), std::vector<std::string>());
-  EXPECT_EQ(a.common_parts(b), 2u);
+}
+
+TEST(CacheKey, IsLikeTheOneOfTheSameSourceByAnotherCompiler) {
+  const auto key = [](const char* compiler, const char* source) {
+    return CacheKey("k").add("compiler", compiler).add("source", source);
+  };
+  EXPECT_GT(key("13", "x").likeness(key("12", "x")), key("13", "x").likeness(key("13", "y")));
+  EXPECT_GT(key("13", "x").likeness(key("13", "y")), key("13", "x").likeness(key("12", "y")));
 }
 
 }  // namespace
