@@ -8,7 +8,7 @@ namespace weft::draw {
 
 // The words of one element, from the stream of its op (the last two attributes).
 struct Words {
-  Words(LoopReader& loop, const Call& call, const OutputSpec& result, std::span<const Sym> place);
+  Words(LoopReader& reader, const Call& call, const OutputSpec& result, std::span<const Sym> place);
   Expr own32() const { return loop.random(seed, offset, index, false); }
   Expr own64() const { return loop.random(seed, offset, index, true); }
 
