@@ -38,6 +38,12 @@ namespace weft::compiler {
 using BodyValue = uint32_t;  // a node of LoopBody::values
 inline constexpr BodyValue kNoBodyValue = ~BodyValue{0};
 
+// The same integer, or the same expression of one table.
+inline bool is_identical(Sym a, Sym b) {
+  if (a.is_symbolic() != b.is_symbolic()) return false;
+  return a.is_symbolic() ? a.id() == b.id() : a.concrete() == b.concrete();
+}
+
 // What stands behind an Input node: its imm is the index into LoopBody::sources.
 struct Source {
   enum class Kind : uint8_t {
@@ -53,7 +59,10 @@ struct Source {
   Sym index;
   // Load: where this Bool is false nothing is read, and the value is 0. The body selects.
   BodyValue mask = kNoBodyValue;
-  friend bool operator==(const Source&, const Source&) = default;
+  // Of the same expressions: nothing is decided about sizes.
+  friend bool operator==(const Source& a, const Source& b) {
+    return a.kind == b.kind && a.param == b.param && a.mask == b.mask && is_identical(a.index, b.index);
+  }
 };
 
 // A computed index: the symbol stands, in index expressions, for an integer value of the body. It lies in [-size, size), and

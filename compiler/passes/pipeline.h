@@ -35,6 +35,7 @@ Partition run_pipeline(const Graph& graph, const PipelineOptions& options);
 enum class Stage : uint8_t {
   Captured,    // as it was traced, without what nobody reads
   Simplified,  // the ops that the user called, each as one node
+  Lowered,     // ops taken apart down to those that loops compute, folds and one body each, and library calls
   Decomposed,  // ops taken apart down to primitives
 };
 Graph prepare(const Graph& graph, Stage stage);

@@ -47,10 +47,11 @@ Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const Value
 
 namespace {
 
-// Eager kernels of whole ops are faster than those of their parts: the default keeps ops whole while it runs them so.
-Stage stage_for(const Backend& backend) {
+// Without code, eager kernels of whole ops are faster than those of their parts.
+Stage stage_for(const Backend& backend, bool has_code) {
   if (backend.name() == "eager") return Stage::Captured;
-  return backend.name() == "weft" ? Stage::Simplified : Stage::Decomposed;
+  if (backend.name() != "weft") return Stage::Decomposed;
+  return has_code ? Stage::Lowered : Stage::Simplified;
 }
 
 }  // namespace
@@ -58,9 +59,11 @@ Stage stage_for(const Backend& backend) {
 Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   const auto start = std::chrono::steady_clock::now();
   hash_ = hash_of(traced_);
-  graph_ = prepare(traced_, stage_for(backend));
+  const bool has_code = backend.name() == "weft" && can_generate_code();
+  graph_ = prepare(traced_, stage_for(backend, has_code));
   if (const BackendFunction function = backend.function(); !function) {
-    runner_ = std::make_unique<GraphRunner>(graph_);
+    if (has_code) launch_plan_ = std::make_unique<LaunchPlan>(schedule(graph_));
+    else runner_ = std::make_unique<GraphRunner>(graph_);
   } else {
     const TableEnvironment environment(*graph_.expressions);
     std::vector<Tensor> examples;
@@ -72,6 +75,7 @@ Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
 
 void Plan::run(std::span<const Tensor* const> inputs, const RunValues& values,
                std::span<Tensor> outputs) const {
+  if (launch_plan_ != nullptr) return launch_plan_->run(inputs, values, outputs);
   if (runner_ != nullptr) return runner_->run(inputs, values, outputs);
   std::vector<Tensor> own;
   own.reserve(inputs.size());

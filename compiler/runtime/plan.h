@@ -6,6 +6,7 @@
 
 #include "compiler/runtime/backend.h"
 #include "compiler/runtime/graph_runner.h"
+#include "compiler/runtime/launch_plan.h"
 
 namespace weft::compiler {
 
@@ -23,12 +24,19 @@ class Plan {
   const Graph& graph() const { return graph_; }
   uint64_t hash() const { return hash_; }
   double compile_seconds() const { return seconds_; }
+  // Ops that run by a library or an eager kernel.
+  size_t num_extern_calls() const {
+    return launch_plan_ != nullptr ? launch_plan_->schedule().externs.size() : graph_.nodes.size();
+  }
+  // Null for backends that have no loops.
+  const LaunchPlan* launch_plan() const { return launch_plan_.get(); }
 
  private:
   Graph traced_, graph_;
   uint64_t hash_;
-  std::unique_ptr<GraphRunner> runner_;  // of the built-in backends
-  GraphProgram program_;                 // of the others
+  std::unique_ptr<LaunchPlan> launch_plan_;  // of "weft"
+  std::unique_ptr<GraphRunner> runner_;      // of the others of the library
+  GraphProgram program_;                     // of the user's
   double seconds_ = 0;
 };
 

@@ -18,6 +18,8 @@ CompileStats stats_of(const std::array<std::atomic<uint64_t>, kNumCounts>& count
           .traces = at(Count::Trace),
           .compilations = at(Count::Compilation),
           .extern_calls = at(Count::ExternCall),
+          .kernels = at(Count::Kernel),
+          .interpreted = at(Count::Interpreted),
           .audits = at(Count::Audit),
           .refreshes = at(Count::Refresh),
           .followed = at(Count::Followed),

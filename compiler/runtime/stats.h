@@ -18,6 +18,8 @@ struct CompileStats {
   uint64_t traces = 0;        // calls that added a program or a branch of one
   uint64_t compilations = 0;  // graphs made runnable, backward ones too
   uint64_t extern_calls = 0;  // nodes of these graphs that call a library or an eager kernel
+  uint64_t kernels = 0;       // loops that were generated for these graphs
+  uint64_t interpreted = 0;   // loops that run without generated code, though the backend generates some
   uint64_t audits = 0;        // hits that were traced again, to find hidden state
   uint64_t refreshes = 0;     // calls traced again because state that the library knows of had moved
   uint64_t followed = 0;      // calls of functions in follow mode
@@ -38,6 +40,8 @@ enum class Count : uint8_t {
   Trace,
   Compilation,
   ExternCall,
+  Kernel,
+  Interpreted,
   Audit,
   Refresh,
   Followed,
@@ -45,7 +49,7 @@ enum class Count : uint8_t {
   Eviction,
   EagerCall
 };
-inline constexpr size_t kNumCounts = 11;
+inline constexpr size_t kNumCounts = 13;
 void count(Count what, uint64_t times = 1);
 
 // Why something happened, where, and what was done.

@@ -65,7 +65,7 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
   bool is_new = false;
   node.plan = plans_.get(std::move(graph), is_new);
   path_.num_compiled += is_new;
-  if (is_new) path_.num_extern_calls += node.plan->graph().nodes.size();
+  if (is_new) path_.num_extern_calls += node.plan->num_extern_calls();
 }
 
 uint64_t TraceRun::decide(size_t index, std::vector<Tensor>& results) {

@@ -69,7 +69,8 @@ struct Mode {
   std::string backend;  // none: eager
   bool is_compiled() const { return !backend.empty(); }
 };
-const std::map<std::string, Mode> kModes = {{"eager", {}}, {"aot_eager", {"aot_eager"}}};
+const std::map<std::string, Mode> kModes = {
+    {"eager", {}}, {"aot_eager", {"aot_eager"}}, {"compiled", {"weft"}}};
 
 // Sizes of 0 and 1 may take a program of their own; all others share one after the first.
 constexpr uint64_t kDynamicTraces = 3;
@@ -146,8 +147,8 @@ int run(const Options& options) {
   if (programs.empty()) std::cerr << "weft_golden: no program matches --group and --id\n";
   if (options.stats) {
     const CompileStats stats = compile_stats();
-    std::cout << "compilations " << stats.traces << ", kernels 0, extern calls " << stats.extern_calls
-              << ", interpreter fallbacks 0\n";
+    std::cout << "compilations " << stats.traces << ", kernels " << stats.kernels << ", extern calls "
+              << stats.extern_calls << ", interpreter fallbacks " << stats.interpreted << '\n';
   }
   std::cout << passed << " passed, " << failed << " failed" << std::endl;
   return failed == 0 && passed > 0 ? 0 : 1;

@@ -28,13 +28,14 @@ struct Steps {
   std::function<StepResult(Tensor, Tensor)> step;
 };
 
-// aot_eager compiles the model with its loss, step all that happens between two batches.
+// aot_eager and compiled compile the model with its loss, step all that happens between two batches.
 Steps make_steps(const std::string& mode, const std::shared_ptr<Model>& model, optim::Optimizer& optimizer,
                  std::optional<double> clip) {
   std::function<Tensor(Tensor, Tensor)> loss = [model](Tensor x, Tensor y) {
     return cross_entropy(model->forward(x), y);
   };
   if (mode == "aot_eager") loss = compile(loss, "aot_eager");
+  if (mode == "compiled") loss = compile(loss);
   Steps steps;
   steps.differentiate = [loss](Tensor x, Tensor y) {
     Tensor l = loss(x, y);
@@ -171,8 +172,9 @@ int run_all(const Options& options) {
       continue;
     std::string text;
     try {
-      WEFT_CHECK(options.mode == "eager" || options.mode == "aot_eager" || options.mode == "step", "mode '",
-                 options.mode, "' is not there yet");
+      WEFT_CHECK(options.mode == "eager" || options.mode == "aot_eager" || options.mode == "compiled" ||
+                     options.mode == "step",
+                 "mode '", options.mode, "' is not there yet");
       WEFT_CHECK(options.device == "cpu", "device '", options.device, "' is not there yet");
       check(entry, options.mode, tensors, digits);
     } catch (const std::exception& error) {

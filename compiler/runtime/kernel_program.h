@@ -1,0 +1,26 @@
+// KernelProgram: a loop body made callable.
+// Needs loops and codegen. Launch plans hold one for each body.
+#pragma once
+
+#include "compiler/codegen/cpu_compiler.h"
+#include "compiler/loops/kernel_call.h"
+#include "compiler/loops/schedule.h"
+
+namespace weft::compiler {
+
+struct KernelProgram {
+  KernelFunction function = nullptr;
+  CpuLibraryPtr library;                      // keeps the function loaded
+  std::string entry;                          // its name in the source
+  std::shared_ptr<const std::string> source;  // shared by the kernels that were compiled with it
+  double cost = 1;  // additions for each turn of the innermost loop, to choose how many threads it is worth
+};
+
+// Programs of all bodies of the kernels, in order. Error where the compiler refuses what was generated.
+std::vector<KernelProgram> make_programs(const Schedule& schedule);
+
+// Whether code can be generated and compiled. WEFT_CODEGEN=0 says no; so does a system without a compiler, of which a
+// warning tells once.
+bool can_generate_code();
+
+}  // namespace weft::compiler

@@ -1,0 +1,341 @@
+// Preparing a schedule for its calls, and the loop that runs it.
+// Place: the out-of-line half of compiler/runtime/launch_plan.h.
+#include "compiler/runtime/launch_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "compiler/runtime/plan.h"
+#include "compiler/runtime/stats.h"
+#include "compiler/trace/table_environment.h"
+#include "tensor/base/half.h"
+#include "tensor/cpu/parallel.h"
+
+namespace weft::compiler {
+
+// What one run needs of its own. Frames go back with sizes, memory and pointers in place, for a call of the same sizes.
+struct LaunchPlan::Frame {
+  std::vector<int64_t> symbols;  // for which everything below holds
+  std::vector<int64_t> sizes;
+  bool has_sizes = false;
+
+  Tensor arena;                 // bytes
+  std::vector<void*> pointers;  // by buffer
+  std::vector<Tensor>
+      tensors;  // by buffer: inputs, outputs, what extern ops made and, once asked for, the others
+  std::vector<std::vector<void*>> arguments;  // by program
+  std::vector<std::vector<uint64_t>> numbers;
+  std::vector<std::vector<int64_t>> body_sizes;
+  std::vector<int> threads;  // by program
+};
+
+class LaunchPlan::FrameLease {
+ public:
+  explicit FrameLease(const LaunchPlan& plan) : plan_(plan) {
+    {
+      const std::lock_guard lock(plan.mutex_);
+      if (!plan.free_frames_.empty()) {
+        frame_ = std::move(plan.free_frames_.back());
+        plan.free_frames_.pop_back();
+      }
+    }
+    if (frame_ == nullptr) frame_ = plan.make_frame();
+  }
+  ~FrameLease() {
+    for (BufferId b = 0; b < frame_->tensors.size(); ++b)
+      if (!plan_.lifetimes_.in_arena[b]) frame_->tensors[b].reset();
+    // A large arena goes back to the allocator: other plans want memory too.
+    constexpr size_t kKept = size_t{32} << 20;
+    if (frame_->arena.defined() && frame_->arena.nbytes() > kKept) {
+      frame_->arena.reset();
+      for (Tensor& tensor : frame_->tensors) tensor.reset();
+      frame_->has_sizes = false;
+    }
+    const std::lock_guard lock(plan_.mutex_);
+    plan_.free_frames_.push_back(std::move(frame_));
+  }
+  Frame& operator*() { return *frame_; }
+
+ private:
+  const LaunchPlan& plan_;
+  std::unique_ptr<Frame> frame_;
+};
+
+// ---- Preparation --------------------------------------------------------------------------------------------------------
+
+LaunchPlan::LaunchPlan(Schedule schedule)
+    : schedule_(std::move(schedule)),
+      programs_(make_programs(schedule_)),
+      lifetimes_(lifetimes_of(schedule_)) {
+  const TableEnvironment environment(*schedule_.expressions);
+  for (const Buffer& buffer : schedule_.buffers) {
+    buffer_sizes_.push_back(slots_of({buffer.sizes.data(), buffer.sizes.size()}));
+    buffer_strides_.push_back(slots_of({buffer.strides.data(), buffer.strides.size()}));
+    Sym bytes = Sym::from_int(static_cast<int64_t>(size_of(buffer.dtype)));
+    for (const Sym size : buffer.sizes) bytes = bytes * size;
+    buffer_bytes_.push_back(slot_of(bytes));
+  }
+  placed_.resize(schedule_.places.size());
+  for (ValueId value = 0; value < schedule_.places.size(); ++value) {
+    const std::optional<MemoryPlace>& place = schedule_.places[value];
+    if (!place || place->is_whole) continue;
+    placed_[value] = {slots_of({place->layout.sizes.data(), place->layout.sizes.size()}),
+                      slots_of({place->layout.strides.data(), place->layout.strides.size()}),
+                      slot_of(place->layout.offset)};
+  }
+  for (const KernelStep& kernel : schedule_.kernels) {
+    first_program_.push_back(static_cast<uint32_t>(bodies_.size()));
+    for (size_t b = 0; b < kernel.bodies.size(); ++b) {
+      const LoopBody& body = kernel.bodies[b];
+      BodySlots slots;
+      for (const uint32_t symbol : body.size_symbols) slots.symbols.push_back(symbol);
+      slots.work = slot_of(body.batches * body.rows * body.columns);
+      slots.has_numbers = !body.numbers.empty();
+      bodies_.push_back(std::move(slots));
+    }
+  }
+  for (const ExternStep& step : schedule_.externs) prepare_extern(step.node);
+  count(Count::Kernel, programs_.size());
+  is_static_ = std::none_of(sizes_.begin(), sizes_.end(), [](Sym a) { return a.is_symbolic(); });
+}
+
+LaunchPlan::~LaunchPlan() = default;
+
+uint32_t LaunchPlan::slot_of(Sym size) {
+  const uint64_t key =
+      size.is_symbolic() ? uint64_t{size.id()} << 1 | 1 : static_cast<uint64_t>(size.concrete()) << 1;
+  const auto [at, is_new] = size_slots_.emplace(key, static_cast<uint32_t>(sizes_.size()));
+  if (is_new) sizes_.push_back(size);
+  return at->second;
+}
+
+// Consecutive slots.
+LaunchPlan::Sizes LaunchPlan::slots_of(std::span<const Sym> sizes) {
+  const Sizes result{static_cast<uint32_t>(sizes_.size()), static_cast<uint32_t>(sizes.size())};
+  sizes_.insert(sizes_.end(), sizes.begin(), sizes.end());
+  return result;
+}
+
+void LaunchPlan::prepare_extern(NodeId id) {
+  const Node& node = schedule_.graph.nodes[id];
+  Extern step;
+  step.node = &node;
+  // Everything but plain numbers is put in at the call.
+  bool is_fixed = node.op->kind != Kind::View;
+  for_each_number(node, [&](const Scalar& number) {
+    is_fixed = is_fixed && !number.is_traced() && !number.is_symbolic();
+  });
+  for (const Attr& attr : node.attrs) {
+    if (attr.is<Sym>()) is_fixed = is_fixed && !attr.as_int().is_symbolic();
+    if (attr.is<SymList>())
+      for (const Sym size : attr.as_sizes()) is_fixed = is_fixed && !size.is_symbolic();
+  }
+  if (!is_fixed) {
+    std::vector<ValueId> outputs;
+    for (uint32_t k = 0; k < node.num_outputs; ++k) outputs.push_back(node.first_output + k);
+    step.runner = std::make_unique<GraphRunner>(extract(schedule_.graph, id, id + 1, outputs, step.inputs));
+  }
+  externs_.push_back(std::move(step));
+}
+
+std::unique_ptr<LaunchPlan::Frame> LaunchPlan::make_frame() const {
+  auto frame = std::make_unique<Frame>();
+  frame->sizes.resize(sizes_.size());
+  frame->pointers.resize(schedule_.buffers.size());
+  frame->tensors.resize(schedule_.buffers.size());
+  for (const KernelStep& kernel : schedule_.kernels) {
+    for (size_t b = 0; b < kernel.bodies.size(); ++b) {
+      frame->arguments.emplace_back(kernel.buffers[b].size());
+      frame->numbers.emplace_back(kernel.numbers[b].size());
+      frame->body_sizes.emplace_back(kernel.bodies[b].size_symbols.size());
+    }
+  }
+  frame->threads.resize(programs_.size());
+  return frame;
+}
+
+void LaunchPlan::set_sizes(Frame& frame, std::span<const int64_t> symbols) const {
+  if (frame.has_sizes &&
+      (is_static_ || std::equal(symbols.begin(), symbols.end(), frame.symbols.begin(), frame.symbols.end())))
+    return;
+  frame.has_sizes = false;
+  for (size_t i = 0; i < sizes_.size(); ++i)
+    frame.sizes[i] = sizes_[i].is_symbolic() ? schedule_.expressions->syms.evaluate(sizes_[i], symbols)
+                                             : sizes_[i].concrete();
+  // Additions that are worth another thread: starting it takes some microseconds.
+  constexpr double kThreadWork = 60000;
+  for (size_t p = 0; p < programs_.size(); ++p) {
+    for (size_t i = 0; i < bodies_[p].symbols.size(); ++i)
+      frame.body_sizes[p][i] = symbols[bodies_[p].symbols[i]];
+    const double work = static_cast<double>(frame.sizes[bodies_[p].work]) * programs_[p].cost;
+    frame.threads[p] =
+        static_cast<int>(std::clamp(work / kThreadWork, 1.0, static_cast<double>(num_threads())));
+  }
+  frame.symbols.assign(symbols.begin(), symbols.end());
+  prepare_memory(frame);
+  frame.has_sizes = true;
+}
+
+void LaunchPlan::prepare_memory(Frame& frame) const {
+  std::vector<size_t> bytes;
+  for (const Lifetime& lifetime : lifetimes_.arena)
+    bytes.push_back(static_cast<size_t>(frame.sizes[buffer_bytes_[lifetime.buffer]]));
+  const MemoryPlan memory = pack(lifetimes_, bytes);
+  for (Tensor& tensor : frame.tensors) tensor.reset();
+  if (!frame.arena.defined() || frame.arena.nbytes() < memory.bytes)
+    frame.arena = make_tensor({Sym::from_int(static_cast<int64_t>(memory.bytes))}, DType::UInt8);
+  char* const base = memory.bytes > 0 ? bytes_of(frame.arena) : nullptr;
+  for (size_t i = 0; i < lifetimes_.arena.size(); ++i)
+    frame.pointers[lifetimes_.arena[i].buffer] = base + memory.offsets[i];
+  const std::lock_guard lock(mutex_);
+  arena_bytes_ = memory.bytes;
+}
+
+size_t LaunchPlan::arena_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return arena_bytes_;
+}
+
+// ---- A run --------------------------------------------------------------------------------------------------------------
+
+Layout<Sym> LaunchPlan::layout_in(const Frame& frame, const Sizes& sizes, const Sizes& strides) const {
+  Layout<Sym> layout;
+  for (uint32_t d = 0; d < sizes.rank; ++d) {
+    layout.sizes.push_back(Sym::from_int(frame.sizes[sizes.first + d]));
+    layout.strides.push_back(Sym::from_int(frame.sizes[strides.first + d]));
+  }
+  layout.offset = Sym::from_int(0);
+  return layout;
+}
+
+// A handle to a buffer; those of the arena get one that shares it when an extern op asks first.
+const Tensor& LaunchPlan::tensor_of(Frame& frame, BufferId buffer) const {
+  Tensor& tensor = frame.tensors[buffer];
+  if (tensor.defined()) return tensor;
+  const Buffer& b = schedule_.buffers[buffer];
+  Layout<Sym> layout = layout_in(frame, buffer_sizes_[buffer], buffer_strides_[buffer]);
+  if (lifetimes_.in_arena[buffer]) {
+    const int64_t begin = static_cast<char*>(frame.pointers[buffer]) - bytes_of(frame.arena);
+    layout.offset = Sym::from_int(begin / static_cast<int64_t>(size_of(b.dtype)));
+    tensor = make_view(frame.arena, std::move(layout), b.dtype);
+  } else {
+    tensor = make_tensor(OutputSpec{layout.sizes, b.dtype, kCPU, layout.strides});
+    frame.pointers[buffer] = bytes_of(tensor);
+  }
+  return tensor;
+}
+
+Tensor LaunchPlan::tensor_at(Frame& frame, ValueId value) const {
+  const MemoryPlace& place = *schedule_.places[value];
+  const Tensor& whole = tensor_of(frame, place.buffer);
+  if (place.is_whole) return whole;
+  Layout<Sym> layout = layout_in(frame, placed_[value].sizes, placed_[value].strides);
+  layout.offset = whole->layout.offset + frame.sizes[placed_[value].offset];
+  return make_view(whole, std::move(layout), schedule_.graph[value].dtype);
+}
+
+Scalar LaunchPlan::item(Frame& frame, uint32_t index) const {
+  return tensor_at(frame, schedule_.graph.items[index]).item();
+}
+
+namespace {
+
+uint64_t bits_of(const Scalar& number, DType dtype) {
+  switch (dtype) {
+    case DType::Float32: return std::bit_cast<uint32_t>(static_cast<float>(number.to_double()));
+    case DType::Float64: return std::bit_cast<uint64_t>(number.to_double());
+    case DType::Int32: return static_cast<uint32_t>(number.to_int());
+    default: return static_cast<uint64_t>(number.to_int());
+  }
+}
+
+}  // namespace
+
+void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& values) const {
+  const KernelStep& kernel = schedule_.kernels[index];
+  for (size_t b = 0; b < kernel.bodies.size(); ++b) {
+    const uint32_t program = first_program_[index] + static_cast<uint32_t>(b);
+    std::vector<void*>& arguments = frame.arguments[program];
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const BufferId buffer = kernel.buffers[b][i];
+      if (!lifetimes_.in_arena[buffer]) tensor_of(frame, buffer);
+      arguments[i] = frame.pointers[buffer];
+    }
+    std::vector<uint64_t>& numbers = frame.numbers[program];
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const Scalar value = evaluate(*schedule_.expressions, kernel.numbers[b][i], values,
+                                    [&](uint32_t item_index) { return item(frame, item_index); });
+      numbers[i] = bits_of(value, kernel.bodies[b].numbers[i].dtype);
+    }
+    KernelError error;
+    programs_[program].function(arguments.data(), numbers.data(), frame.body_sizes[program].data(), &error,
+                                frame.threads[program]);
+    if (error.check != 0) [[unlikely]]
+      throw_failed(kernel.bodies[b], error);
+  }
+}
+
+void LaunchPlan::throw_failed(const LoopBody& body, const KernelError& error) const {
+  const Check& check = body.checks[static_cast<size_t>(error.check - 1)];
+  IndexError failed(weft::detail::concat(check.op, ": index ", error.value,
+                                         " is out of range for a dimension of size ", error.size));
+  failed.add_place(check.where);
+  throw failed;
+}
+
+void LaunchPlan::run_extern(Frame& frame, const Extern& step, const RunValues& values) const {
+  const Node& node = *step.node;
+  SmallVector<Tensor, 4> results(node.num_outputs);
+  const std::span<Tensor> out(results.data(), results.size());
+  if (step.runner != nullptr) {
+    std::vector<Tensor> inputs;
+    std::vector<const Tensor*> pointers;
+    for (const ValueId value : step.inputs) inputs.push_back(tensor_at(frame, value));
+    for (const Tensor& input : inputs) pointers.push_back(&input);
+    step.runner->run(pointers, values, out);
+  } else {
+    SmallVector<Tensor, 8> inputs;
+    inputs.reserve(node.operands.size());
+    SmallVector<Operand, 8> operands;
+    for (const Argument& argument : node.operands) {
+      if (argument.is_value()) {
+        inputs.push_back(tensor_at(frame, argument.value));
+        operands.emplace_back(inputs.back());
+      } else if (argument.kind == Argument::Kind::Number) {
+        operands.emplace_back(argument.number);
+      } else {
+        operands.emplace_back();
+      }
+    }
+    call_into(*node.op, {operands.data(), operands.size()}, node.attrs, node.where, out);
+  }
+  for (uint32_t k = 0; k < node.num_outputs; ++k) {
+    const BufferId buffer = schedule_.places[node.first_output + k]->buffer;
+    frame.tensors[buffer] = std::move(results[k]);
+    frame.pointers[buffer] = bytes_of(frame.tensors[buffer]);
+  }
+}
+
+void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& values,
+                     std::span<Tensor> outputs) const {
+  WEFT_ASSERT(
+      inputs.size() == schedule_.graph.inputs.size() && outputs.size() == schedule_.graph.outputs.size(),
+      "a plan of ", schedule_.graph.inputs.size(), " inputs and ", schedule_.graph.outputs.size(),
+      " outputs is given ", inputs.size(), " and ", outputs.size());
+  const AutoGradMode off(false);
+  FrameLease lease(*this);
+  Frame& frame = *lease;
+  set_sizes(frame, values.symbols);
+  // Inputs are the first buffers.
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    frame.tensors[i] = *inputs[i];
+    frame.pointers[i] = bytes_of(*inputs[i]);
+  }
+  for (const Step& step : schedule_.steps) {
+    if (step.kind == Step::Kind::Kernel) run_kernel(frame, step.index, values);
+    else run_extern(frame, externs_[step.index], values);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = tensor_at(frame, schedule_.graph.outputs[i]);
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,85 @@
+// LaunchPlan: a schedule made runnable: kernels and extern ops in order, over memory that is planned ahead. The fourth IR.
+// Needs loops, codegen and graph_runner. Plans of the default backend run one.
+#pragma once
+
+#include <mutex>
+
+#include "compiler/loops/memory_plan.h"
+#include "compiler/loops/schedule.h"
+#include "compiler/runtime/graph_runner.h"
+#include "compiler/runtime/kernel_program.h"
+
+namespace weft::compiler {
+
+class LaunchPlan {
+ public:
+  explicit LaunchPlan(Schedule schedule);
+  ~LaunchPlan();
+  LaunchPlan(const LaunchPlan&) = delete;
+  LaunchPlan& operator=(const LaunchPlan&) = delete;
+
+  // As GraphRunner::run. Any number of threads may run one plan at once.
+  void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs) const;
+
+  const Schedule& schedule() const { return schedule_; }
+  const std::vector<KernelProgram>& programs() const { return programs_; }
+  size_t num_kernels() const { return programs_.size(); }
+  // Of the last shapes that ran: bytes of the arena, and what its buffers would take apart.
+  size_t arena_bytes() const;
+
+ private:
+  struct Frame;
+  class FrameLease;
+
+  // An extern op: run through a graph of one node, or directly where nothing in it depends on the call.
+  struct Extern {
+    const Node* node = nullptr;
+    std::unique_ptr<GraphRunner> runner;  // null: direct
+    std::vector<ValueId> inputs;          // of the runner
+  };
+  struct Sizes {  // positions in the frame's integers
+    uint32_t first = 0, rank = 0;
+  };
+
+  uint32_t slot_of(Sym size);
+  Sizes slots_of(std::span<const Sym> sizes);
+  void prepare_extern(NodeId node);
+  std::unique_ptr<Frame> make_frame() const;
+  void set_sizes(Frame& frame, std::span<const int64_t> symbols) const;
+  void prepare_memory(Frame& frame) const;
+  Layout<Sym> layout_in(const Frame& frame, const Sizes& sizes, const Sizes& strides) const;
+  const Tensor& tensor_of(Frame& frame, BufferId buffer) const;
+  Tensor tensor_at(Frame& frame, ValueId value) const;
+  void run_kernel(Frame& frame, uint32_t index, const RunValues& values) const;
+  void run_extern(Frame& frame, const Extern& step, const RunValues& values) const;
+  [[noreturn]] void throw_failed(const LoopBody& body, const KernelError& error) const;
+  Scalar item(Frame& frame, uint32_t index) const;
+
+  Schedule schedule_;
+  std::vector<KernelProgram> programs_;  // by body of all kernel steps, in order
+  std::vector<uint32_t> first_program_;  // by kernel step
+  std::vector<Extern> externs_;
+  std::vector<Sym> sizes_;  // that a call must evaluate, each once
+  std::unordered_map<uint64_t, uint32_t> size_slots_;
+  std::vector<Sizes> buffer_sizes_, buffer_strides_;  // by buffer
+  std::vector<uint32_t> buffer_bytes_;                // by buffer: the slot of its bytes
+  struct PlacedLayout {
+    Sizes sizes, strides;
+    uint32_t offset = 0;
+  };
+  std::vector<PlacedLayout> placed_;  // by value
+  struct BodySlots {
+    std::vector<uint32_t> symbols;  // by LoopBody::size_symbols
+    uint32_t work = 0;              // the slot of its iterations
+    bool has_numbers = false;
+  };
+  std::vector<BodySlots> bodies_;  // by program
+  MemoryLifetimes lifetimes_;
+  bool is_static_ = false;
+
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Frame>> free_frames_;
+  mutable size_t arena_bytes_ = 0;
+};
+
+}  // namespace weft::compiler
