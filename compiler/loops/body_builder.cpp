@@ -21,8 +21,11 @@ Indices delinearize(Sym linear, std::span<const Sym> sizes) {
   while (outermost < sizes.size() && is_one(sizes[outermost])) ++outermost;
   for (size_t d = sizes.size(); d-- > outermost;) {
     if (is_one(sizes[d])) continue;
-    if (d == outermost) {
+    // Of nothing there is no element: the loop does not run, but its index must not become a fixed place.
+    const bool is_empty = !sizes[d].is_symbolic() && sizes[d].concrete() == 0;
+    if (d == outermost || is_empty) {
       at[d] = linear;
+      if (is_empty) continue;
       break;
     }
     at[d] = linear % sizes[d];
@@ -224,12 +227,16 @@ class BodyBuilder final : public LoopReader {
       Member member;
       member.each = each;
       if (!place_elements(each, sizes, member.at)) continue;
+      const size_t num_indirects = body().indirects.size();
       try {
         member.value = compute(u.node, {member.at.data(), member.at.size()});
         members_.at(unit) = std::move(member);
         return;
       } catch (const Refused& refused) {
         reason = refused.reason;
+        body().indirects.resize(num_indirects);
+        body().checks.resize(num_indirects);
+        memo_.clear();
       }
     }
     refuse(std::move(reason));
@@ -343,9 +350,8 @@ class BodyBuilder final : public LoopReader {
     if (node.op->kind == Kind::View) return compute_view(id, node, at);
     const NodeId outer = node_;
     node_ = id;
-    const Expr result = node.op->pointwise != nullptr ? compute_pointwise(node, at)
-                        : node.op->algebra.is_fill    ? typed(node.operands[0].number, result_dtype(node))
-                                                      : compute_element(node, at);
+    const Expr result =
+        node.op->pointwise != nullptr ? compute_pointwise(node, at) : compute_element(node, at);
     node_ = outer;
     return result;
   }
@@ -498,18 +504,8 @@ void drop_unused(BuiltBody& built) {
     open.push_back(value);
   };
   for (const BodyStore& store : old.stores) need(store.value), need(store.mask);
-  const auto need_index = [&](Sym index) {
-    if (!index.is_symbolic() || old.indirects.empty()) return;
-    const std::vector<uint32_t> symbols = old.expressions->syms.symbols_of(index);
-    for (const Indirect& indirect : old.indirects) {
-      const auto symbol = old.expressions->syms.as_symbol(indirect.symbol);
-      if (symbol && std::find(symbols.begin(), symbols.end(), *symbol) != symbols.end()) {
-        need(indirect.value);
-        need(old.checks[indirect.check].mask);
-      }
-    }
-  };
-  for (const BodyStore& store : old.stores) need_index(store.index);
+  // An index that is out of range is an error even where no place depends on it.
+  for (const Indirect& indirect : old.indirects) need(indirect.value), need(old.checks[indirect.check].mask);
   while (!open.empty()) {
     const ExprGraph::Node& node = nodes[open.back()];
     open.pop_back();
@@ -517,7 +513,6 @@ void drop_unused(BuiltBody& built) {
     if (node.prim != Prim::Input) continue;
     const Source& source = old.sources[node.imm];
     need(source.mask);
-    need_index(source.index);
     if (source.kind == Source::Kind::Fold && !fold_needed[source.param]) {
       fold_needed[source.param] = true;
       need(old.folds[source.param].value);

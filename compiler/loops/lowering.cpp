@@ -107,9 +107,17 @@ bool Lowering::is_inlinable(NodeId id) {
     switch (op.kind) {
       case Kind::Pointwise: return op.pointwise != nullptr && !may_divide_by_zero(op, hollow.operands(node));
       case Kind::Create:
-        if (op.algebra.is_fill) return true;
-        [[fallthrough]];
-      case Kind::Index: return op.element != nullptr;
+      case Kind::Index: {
+        if (op.element == nullptr) return false;
+        environment.reset();
+        try {
+          return has_element_rule(Call{op, hollow.operands(node), node.attrs, node.where},
+                                  values[node.first_output].spec()) &&
+                 !environment.has_guessed();
+        } catch (const TableEnvironment::UnknownNumber&) {
+          return false;
+        }
+      }
       case Kind::View: {
         if (op.views_storage) return false;
         const ValueId operand = node.operands[0].value;

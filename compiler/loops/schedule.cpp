@@ -528,7 +528,14 @@ class Fuser {
 
 }  // namespace
 
-Schedule schedule(const Graph& graph, const ScheduleOptions& options) {
+Schedule schedule(const Graph& given, const ScheduleOptions& options) {
+  // What guards have settled since a size was written down: that it is 1, say.
+  Graph graph = given;
+  const SymTable& syms = graph.expressions->syms;
+  for (Value& value : graph.values) {
+    for (Sym& size : value.sizes) size = syms.current(size);
+    for (Sym& stride : value.strides) stride = syms.current(stride);
+  }
   Lowering lowering(graph);
   const ChosenUnits units = choose_units(lowering);
   return Fuser(lowering, units, options).run();

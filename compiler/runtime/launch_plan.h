@@ -11,6 +11,11 @@
 
 namespace weft::compiler {
 
+// A check that a kernel makes did not hold. What eager code says of it is found by running the ops one by one.
+struct KernelFailed final : IndexError {
+  using IndexError::IndexError;
+};
+
 class LaunchPlan {
  public:
   explicit LaunchPlan(Schedule schedule);
@@ -18,7 +23,7 @@ class LaunchPlan {
   LaunchPlan(const LaunchPlan&) = delete;
   LaunchPlan& operator=(const LaunchPlan&) = delete;
 
-  // As GraphRunner::run. Any number of threads may run one plan at once.
+  // As GraphRunner::run. Any number of threads may run one plan at once. Errors: KernelFailed; those of extern ops.
   void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs) const;
 
   const Schedule& schedule() const { return schedule_; }

@@ -75,7 +75,15 @@ Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
 
 void Plan::run(std::span<const Tensor* const> inputs, const RunValues& values,
                std::span<Tensor> outputs) const {
-  if (launch_plan_ != nullptr) return launch_plan_->run(inputs, values, outputs);
+  if (launch_plan_ != nullptr) {
+    try {
+      return launch_plan_->run(inputs, values, outputs);
+    } catch (const KernelFailed&) {
+      // Nothing has been written yet, so that the ops as they were called raise what they raise.
+      GraphRunner(prepare(traced_, Stage::Captured)).run(inputs, values, outputs);
+      throw;
+    }
+  }
   if (runner_ != nullptr) return runner_->run(inputs, values, outputs);
   std::vector<Tensor> own;
   own.reserve(inputs.size());

@@ -17,7 +17,8 @@ Schedule schedule_of(F function, Args... args) {
   std::optional<Schedule> result;
   const Backend look([&result](const Graph& graph, std::span<const Tensor>) {
     if (!result) result = schedule(graph);
-    return [runner = std::make_shared<GraphRunner>(graph)](std::span<const Tensor> inputs, const RunValues& values) {
+    return [runner = std::make_shared<GraphRunner>(graph)](std::span<const Tensor> inputs,
+                                                           const RunValues& values) {
       std::vector<const Tensor*> pointers;
       for (const Tensor& input : inputs) pointers.push_back(&input);
       std::vector<Tensor> outputs(runner->graph().outputs.size());
@@ -43,8 +44,8 @@ const LoopBody& only_body(const Schedule& schedule) {
 
 TEST(Schedule, PutsNormsAndSoftmaxIntoOneKernel) {
   const Tensor x = randn({64, 128}), w = randn({128});
-  const Schedule norm =
-      schedule_of([](Tensor a, Tensor b) { return silu(a * rsqrt(mean(a * a, {-1}, true) + 1e-5) * b); }, x, w);
+  const Schedule norm = schedule_of(
+      [](Tensor a, Tensor b) { return silu(a * rsqrt(mean(a * a, {-1}, true) + 1e-5) * b); }, x, w);
   const LoopBody& body = only_body(norm);
   EXPECT_EQ(body.rows.concrete(), 64);
   EXPECT_EQ(body.columns.concrete(), 128);
@@ -72,7 +73,8 @@ TEST(Schedule, FlattensWhatIsContiguous) {
 
 TEST(Schedule, FoldsRowsAndColumnsOfOneReadTogether) {
   const Tensor x = randn({64, 32});
-  const Schedule both = schedule_of([](Tensor a) { return std::make_tuple(sum(a * a, {1}), sum(a, {1})); }, x);
+  const Schedule both =
+      schedule_of([](Tensor a) { return std::make_tuple(sum(a * a, {1}), sum(a, {1})); }, x);
   EXPECT_EQ(only_body(both).folds.size(), 2u);
   EXPECT_EQ(loads_of(only_body(both)), 1u);
   const Schedule columns = schedule_of([](Tensor a) { return sum(a * a, {0}) / 64; }, x);
@@ -94,7 +96,9 @@ TEST(Schedule, KeepsApartWhatNeedsAllOfTheOther) {
 TEST(Schedule, ReadsViewsOfMemoryWhereTheyLie) {
   const Tensor x = randn({6, 8});
   const Schedule views = schedule_of(
-      [](Tensor a) { return a.t().index({indexing::Slice(1, 5)}) * 2 + a.view({8, 6}).index({indexing::Slice(0, 4)}); },
+      [](Tensor a) {
+        return a.t().index({indexing::Slice(1, 5)}) * 2 + a.view({8, 6}).index({indexing::Slice(0, 4)});
+      },
       x);
   EXPECT_EQ(only_body(views).buffers.size(), 2u);  // x and the result
 }
