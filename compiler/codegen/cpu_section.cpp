@@ -211,7 +211,7 @@ CppValue CpuSection::load(const Source& source, DType dtype, At at, bool is_raw)
     if (is_int(lanes->stride, 0)) return {"w_one_" + name + "(" + from + ")", type};
     return {"w_load_strided_" + name + "(" + from + ", " + stride + ", n)", type};
   }
-  const std::string array = fresh("x");
+  const std::string array = fresh("lanes");
   const std::string loop = each_lane(source.index, bits, array + "[l] = " + buffer(source.param) + "[at];");
   declare(at, std::string(element_type(dtype)) + " " + array + "[16] = {};");
   declare(at, loop);
