@@ -351,7 +351,13 @@ class Fuser {
     for (const ValueId input : graph_.inputs) add_buffer(schedule, input, Buffer::Origin::Input);
 
     const std::vector<bool> stored = find_stored();
+    std::vector<uint32_t> step_of(groups_.size());  // by group
     for (const uint32_t group : ordered_groups()) {
+      uint32_t first = 0;  // step in which everything that it needs is there
+      for (const uint32_t task : groups_[group].tasks)
+        for (const uint32_t need : tasks_[task].needs)
+          if (tasks_[need].group != group) first = std::max(first, step_of[tasks_[need].group] + 1);
+      step_of[group] = static_cast<uint32_t>(schedule.steps.size());
       Step step;
       if (groups_[group].is_extern) {
         const NodeId node = tasks_[groups_[group].tasks[0]].node;
@@ -362,10 +368,17 @@ class Fuser {
           add_buffer(schedule, n.first_output + k,
                      n.op->kind == Kind::View ? Buffer::Origin::Shared : Buffer::Origin::Extern);
         schedule.externs.push_back({node});
-      } else {
-        step.index = static_cast<uint32_t>(schedule.kernels.size());
-        schedule.kernels.push_back(kernel_of(schedule, groups_[group], stored));
+        schedule.steps.push_back(step);
+        continue;
       }
+      KernelStep kernel = kernel_of(schedule, groups_[group], stored);
+      if (const auto other = partner_of(schedule, kernel, first)) {
+        step_of[group] = *other;
+        append(schedule.kernels[schedule.steps[*other].index], std::move(kernel));
+        continue;
+      }
+      step.index = static_cast<uint32_t>(schedule.kernels.size());
+      schedule.kernels.push_back(std::move(kernel));
       schedule.steps.push_back(step);
     }
     const auto place = [&](ValueId value) {
@@ -382,6 +395,34 @@ class Fuser {
       schedule.buffers[schedule.places[output]->buffer].is_output = true;
     }
     return schedule;
+  }
+
+  // Note [Combo kernels]
+  // Small loops that do not depend on one another are run by one call: the updates of all parameters of a model, say. Each
+  // would take less time than its launch. Loops that report errors stay alone, as the report does not say whose it is.
+  bool is_small(const LoopBody& body) {
+    constexpr double kSmallLoop = 32768;  // turns of the innermost loop
+    const double turns = static_cast<double>(hint_of(body.batches)) *
+                         static_cast<double>(hint_of(body.rows)) * static_cast<double>(hint_of(body.columns));
+    return turns <= kSmallLoop && body.checks.empty();
+  }
+  // The earliest step, not before `first`, that takes the kernel too.
+  std::optional<uint32_t> partner_of(const Schedule& schedule, const KernelStep& kernel, uint32_t first) {
+    constexpr size_t kMostBodies = 32;
+    if (!options_.fuse || !is_small(kernel.bodies[0])) return std::nullopt;
+    for (uint32_t s = first; s < schedule.steps.size(); ++s) {
+      if (schedule.steps[s].kind != Step::Kind::Kernel) continue;
+      const KernelStep& other = schedule.kernels[schedule.steps[s].index];
+      if (other.bodies.size() < kMostBodies && is_small(other.bodies[0])) return s;
+    }
+    return std::nullopt;
+  }
+  static void append(KernelStep& step, KernelStep kernel) {
+    step.bodies.push_back(std::move(kernel.bodies[0]));
+    step.buffers.push_back(std::move(kernel.buffers[0]));
+    step.numbers.push_back(std::move(kernel.numbers[0]));
+    step.nodes.insert(step.nodes.end(), kernel.nodes.begin(), kernel.nodes.end());
+    std::sort(step.nodes.begin(), step.nodes.end());
   }
 
   MemoryPlace place_of(ValueId value) {

@@ -22,33 +22,72 @@ bool can_generate_code() {
   return false;
 }
 
+namespace {
+
+// The text of a function that calls the kernels of several bodies, each with its part of the arguments.
+std::string combined(const std::string& name, const KernelStep& kernel,
+                     std::span<const std::string> entries) {
+  std::string text =
+      "extern \"C\" void " + name +
+      "(void* const* buffers, const unsigned long* numbers, const long* sizes, w_error* error, int "
+      "threads) {\n";
+  size_t buffer = 0, number = 0, size = 0;
+  for (size_t b = 0; b < kernel.bodies.size(); ++b) {
+    text += "  " + entries[b] + "(buffers + " + std::to_string(buffer) + ", numbers + " +
+            std::to_string(number) + ", sizes + " + std::to_string(size) + ", error, threads);\n";
+    buffer += kernel.bodies[b].buffers.size();
+    number += kernel.bodies[b].numbers.size();
+    size += kernel.bodies[b].size_symbols.size();
+  }
+  return text + "}\n";
+}
+
+double cost_of(const LoopBody& body) {
+  double cost = 1;
+  // Reading the graph of values asks for a handle that could also add to it.
+  auto& values = const_cast<ExprGraph&>(body.values);
+  for (const BodyStore& store : body.stores) cost += values.cost_of(Expr(&values, store.value));
+  for (const BodyFold& fold : body.folds) cost += values.cost_of(Expr(&values, fold.value));
+  return cost;
+}
+
+}  // namespace
+
 std::vector<KernelProgram> make_programs(const Schedule& schedule) {
-  std::vector<const LoopBody*> bodies;
-  for (const KernelStep& kernel : schedule.kernels)
-    for (const LoopBody& body : kernel.bodies) bodies.push_back(&body);
-  if (bodies.empty()) return {};
+  const std::vector<KernelStep>& kernels = schedule.kernels;
+  if (kernels.empty()) return {};
   // A compilation takes longer to begin than a small kernel takes: several share a source.
   constexpr size_t kKernelsWorthASource = 2;
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const size_t num_sources = std::clamp<size_t>(bodies.size() / kKernelsWorthASource, 1, cores);
+  const size_t num_sources = std::clamp<size_t>(kernels.size() / kKernelsWorthASource, 1, cores);
   std::vector<CpuSource> sources;
   std::vector<KernelProgram> programs;
-  std::vector<std::shared_ptr<const std::string>> texts;
   for (size_t s = 0; s < num_sources; ++s) {
-    const size_t begin = bodies.size() * s / num_sources, end = bodies.size() * (s + 1) / num_sources;
-    CpuCode code = generate_cpu(std::span(bodies).subspan(begin, end - begin), CpuTarget::current());
-    texts.push_back(std::make_shared<const std::string>(code.text));
-    for (size_t i = begin; i < end; ++i) {
+    const size_t begin = kernels.size() * s / num_sources, end = kernels.size() * (s + 1) / num_sources;
+    std::vector<const LoopBody*> bodies;
+    for (size_t k = begin; k < end; ++k)
+      for (const LoopBody& body : kernels[k].bodies) bodies.push_back(&body);
+    CpuCode code = generate_cpu(bodies, CpuTarget::current());
+    CpuSource source;
+    size_t next = 0;
+    for (size_t k = begin; k < end; ++k) {
+      const std::span<const std::string> own =
+          std::span(code.entries).subspan(next, kernels[k].bodies.size());
       KernelProgram program;
-      program.entry = code.entries[i - begin];
-      program.source = texts.back();
-      program.cost = 1;
-      for (const BodyStore& store : bodies[i]->stores)
-        program.cost +=
-            bodies[i]->values.cost_of(Expr(const_cast<ExprGraph*>(&bodies[i]->values), store.value));
+      program.entry = own[0];
+      if (own.size() > 1) {
+        program.entry += "_and_" + std::to_string(own.size() - 1);
+        code.text += combined(program.entry, kernels[k], own);
+      }
+      program.cost = cost_of(kernels[k].bodies[0]);
+      next += own.size();
+      source.entries.push_back(program.entry);
       programs.push_back(std::move(program));
     }
-    sources.push_back({std::move(code.text), std::move(code.entries)});
+    const auto text = std::make_shared<const std::string>(code.text);
+    for (size_t k = begin; k < end; ++k) programs[k].source = text;
+    source.text = std::move(code.text);
+    sources.push_back(std::move(source));
   }
   const std::vector<CpuLibraryPtr> libraries = CpuCompiler::process().compile(sources);
   size_t next = 0;

@@ -1,5 +1,5 @@
-// KernelProgram: a loop body made callable.
-// Needs loops and codegen. Launch plans hold one for each body.
+// KernelProgram: a kernel of a schedule made callable.
+// Needs loops and codegen. Launch plans hold one for each kernel step.
 #pragma once
 
 #include "compiler/codegen/cpu_compiler.h"
@@ -16,7 +16,8 @@ struct KernelProgram {
   double cost = 1;  // additions for each turn of the innermost loop, to choose how many threads it is worth
 };
 
-// Programs of all bodies of the kernels, in order. Error where the compiler refuses what was generated.
+// Programs of all kernels, in order. The program of several bodies takes the buffers, numbers and sizes of the first, then
+// those of the second, and so on. Error where the compiler refuses what was generated.
 std::vector<KernelProgram> make_programs(const Schedule& schedule);
 
 // Whether code can be generated and compiled. WEFT_CODEGEN=0 says no; so does a system without a compiler, of which a

@@ -23,10 +23,10 @@ struct LaunchPlan::Frame {
   std::vector<void*> pointers;  // by buffer
   std::vector<Tensor>
       tensors;  // by buffer: inputs, outputs, what extern ops made and, once asked for, the others
-  std::vector<std::vector<void*>> arguments;  // by program
+  std::vector<std::vector<void*>> arguments;  // by kernel step
   std::vector<std::vector<uint64_t>> numbers;
   std::vector<std::vector<int64_t>> body_sizes;
-  std::vector<int> threads;  // by program
+  std::vector<int> threads;  // by kernel step
 };
 
 class LaunchPlan::FrameLease {
@@ -84,16 +84,21 @@ LaunchPlan::LaunchPlan(Schedule schedule)
                       slot_of(place->layout.offset)};
   }
   for (const KernelStep& kernel : schedule_.kernels) {
-    first_program_.push_back(static_cast<uint32_t>(bodies_.size()));
+    Arguments arguments;
     for (size_t b = 0; b < kernel.bodies.size(); ++b) {
       const LoopBody& body = kernel.bodies[b];
-      BodySlots slots;
-      for (const uint32_t symbol : body.size_symbols) slots.symbols.push_back(symbol);
-      slots.work = slot_of(body.batches * body.rows * body.columns);
-      slots.has_numbers = !body.numbers.empty();
-      bodies_.push_back(std::move(slots));
+      arguments.buffers.insert(arguments.buffers.end(), kernel.buffers[b].begin(), kernel.buffers[b].end());
+      arguments.numbers.insert(arguments.numbers.end(), kernel.numbers[b].begin(), kernel.numbers[b].end());
+      for (const NumberParam& number : body.numbers) arguments.number_dtypes.push_back(number.dtype);
+      arguments.symbols.insert(arguments.symbols.end(), body.size_symbols.begin(), body.size_symbols.end());
     }
+    const LoopBody& first = kernel.bodies[0];
+    arguments.work = slot_of(first.batches * first.rows * first.columns);
+    arguments_.push_back(std::move(arguments));
   }
+  needs_handle_.resize(schedule_.graph.inputs.size());
+  for (const std::optional<MemoryPlace>& place : schedule_.places)
+    if (place && place->buffer < needs_handle_.size()) needs_handle_[place->buffer] = true;
   for (const ExternStep& step : schedule_.externs) prepare_extern(step.node);
   count(Count::Kernel, programs_.size());
   is_static_ = std::none_of(sizes_.begin(), sizes_.end(), [](Sym a) { return a.is_symbolic(); });
@@ -143,12 +148,10 @@ std::unique_ptr<LaunchPlan::Frame> LaunchPlan::make_frame() const {
   frame->sizes.resize(sizes_.size());
   frame->pointers.resize(schedule_.buffers.size());
   frame->tensors.resize(schedule_.buffers.size());
-  for (const KernelStep& kernel : schedule_.kernels) {
-    for (size_t b = 0; b < kernel.bodies.size(); ++b) {
-      frame->arguments.emplace_back(kernel.buffers[b].size());
-      frame->numbers.emplace_back(kernel.numbers[b].size());
-      frame->body_sizes.emplace_back(kernel.bodies[b].size_symbols.size());
-    }
+  for (const Arguments& arguments : arguments_) {
+    frame->arguments.emplace_back(arguments.buffers.size());
+    frame->numbers.emplace_back(arguments.numbers.size());
+    frame->body_sizes.emplace_back(arguments.symbols.size());
   }
   frame->threads.resize(programs_.size());
   return frame;
@@ -165,9 +168,9 @@ void LaunchPlan::set_sizes(Frame& frame, std::span<const int64_t> symbols) const
   // Additions that are worth another thread: starting it takes some microseconds.
   constexpr double kThreadWork = 60000;
   for (size_t p = 0; p < programs_.size(); ++p) {
-    for (size_t i = 0; i < bodies_[p].symbols.size(); ++i)
-      frame.body_sizes[p][i] = symbols[bodies_[p].symbols[i]];
-    const double work = static_cast<double>(frame.sizes[bodies_[p].work]) * programs_[p].cost;
+    for (size_t i = 0; i < arguments_[p].symbols.size(); ++i)
+      frame.body_sizes[p][i] = symbols[arguments_[p].symbols[i]];
+    const double work = static_cast<double>(frame.sizes[arguments_[p].work]) * programs_[p].cost;
     frame.threads[p] =
         static_cast<int>(std::clamp(work / kThreadWork, 1.0, static_cast<double>(num_threads())));
   }
@@ -252,27 +255,24 @@ uint64_t bits_of(const Scalar& number, DType dtype) {
 }  // namespace
 
 void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& values) const {
-  const KernelStep& kernel = schedule_.kernels[index];
-  for (size_t b = 0; b < kernel.bodies.size(); ++b) {
-    const uint32_t program = first_program_[index] + static_cast<uint32_t>(b);
-    std::vector<void*>& arguments = frame.arguments[program];
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const BufferId buffer = kernel.buffers[b][i];
-      if (!lifetimes_.in_arena[buffer]) tensor_of(frame, buffer);
-      arguments[i] = frame.pointers[buffer];
-    }
-    std::vector<uint64_t>& numbers = frame.numbers[program];
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const Scalar value = evaluate(*schedule_.expressions, kernel.numbers[b][i], values,
-                                    [&](uint32_t item_index) { return item(frame, item_index); });
-      numbers[i] = bits_of(value, kernel.bodies[b].numbers[i].dtype);
-    }
-    KernelError error;
-    programs_[program].function(arguments.data(), numbers.data(), frame.body_sizes[program].data(), &error,
-                                frame.threads[program]);
-    if (error.check != 0) [[unlikely]]
-      throw_failed(kernel.bodies[b], error);
+  const Arguments& given = arguments_[index];
+  std::vector<void*>& arguments = frame.arguments[index];
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const BufferId buffer = given.buffers[i];
+    if (buffer >= needs_handle_.size() && !lifetimes_.in_arena[buffer]) tensor_of(frame, buffer);
+    arguments[i] = frame.pointers[buffer];
   }
+  std::vector<uint64_t>& numbers = frame.numbers[index];
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Scalar value = evaluate(*schedule_.expressions, given.numbers[i], values,
+                                  [&](uint32_t item_index) { return item(frame, item_index); });
+    numbers[i] = bits_of(value, given.number_dtypes[i]);
+  }
+  KernelError error;
+  programs_[index].function(arguments.data(), numbers.data(), frame.body_sizes[index].data(), &error,
+                            frame.threads[index]);
+  if (error.check != 0) [[unlikely]]
+    throw_failed(schedule_.kernels[index].bodies[0], error);
 }
 
 void LaunchPlan::throw_failed(const LoopBody& body, const KernelError& error) const {
@@ -328,7 +328,7 @@ void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& val
   set_sizes(frame, values.symbols);
   // Inputs are the first buffers.
   for (size_t i = 0; i < inputs.size(); ++i) {
-    frame.tensors[i] = *inputs[i];
+    if (needs_handle_[i]) frame.tensors[i] = *inputs[i];
     frame.pointers[i] = bytes_of(*inputs[i]);
   }
   for (const Step& step : schedule_.steps) {

@@ -61,8 +61,7 @@ class LaunchPlan {
   Scalar item(Frame& frame, uint32_t index) const;
 
   Schedule schedule_;
-  std::vector<KernelProgram> programs_;  // by body of all kernel steps, in order
-  std::vector<uint32_t> first_program_;  // by kernel step
+  std::vector<KernelProgram> programs_;  // by kernel step
   std::vector<Extern> externs_;
   std::vector<Sym> sizes_;  // that a call must evaluate, each once
   std::unordered_map<uint64_t, uint32_t> size_slots_;
@@ -73,12 +72,16 @@ class LaunchPlan {
     uint32_t offset = 0;
   };
   std::vector<PlacedLayout> placed_;  // by value
-  struct BodySlots {
-    std::vector<uint32_t> symbols;  // by LoopBody::size_symbols
-    uint32_t work = 0;              // the slot of its iterations
-    bool has_numbers = false;
+  // The arguments of a kernel step: those of its bodies, one after another.
+  struct Arguments {
+    std::vector<BufferId> buffers;
+    std::vector<Scalar> numbers;
+    std::vector<DType> number_dtypes;
+    std::vector<uint32_t> symbols;
+    uint32_t work = 0;  // the slot of the first body's iterations
   };
-  std::vector<BodySlots> bodies_;  // by program
+  std::vector<Arguments> arguments_;  // by kernel step
+  std::vector<bool> needs_handle_;    // by input: an extern op or an output asks for the tensor itself
   MemoryLifetimes lifetimes_;
   bool is_static_ = false;
 
