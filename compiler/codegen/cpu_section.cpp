@@ -50,6 +50,7 @@ void CpuSection::begin_pass(uint32_t pass) {
   column.clear();
   column_values_.clear();
   column_indirects_.clear();
+  streams_.clear();
 }
 
 std::string CpuSection::bound(const char* name, Sym size) {
@@ -181,6 +182,14 @@ std::string CpuSection::address(uint32_t param, const LaneStride& lanes) {
   return pointer + " + c * (" + index_text(lanes.stride) + ")";
 }
 
+void CpuSection::add_stream(const std::string& address, const LaneStride& lanes, uint32_t param,
+                            bool is_written) {
+  if (!lanes.is_affine) return;
+  for (const Stream& other : streams_)
+    if (other.address == address) return;
+  streams_.push_back({address, lanes.base, size_of(body_.buffers[param].dtype), is_written});
+}
+
 std::string CpuSection::each_lane(Sym index, const std::string& bits, const std::string& statement) {
   const std::string at = index_text(index, "(c + l)");
   return "for (long l = 0; l < n; ++l) " + (bits.empty() ? std::string() : "if (" + bits + " >> l & 1) ") +
@@ -207,7 +216,10 @@ CppValue CpuSection::load(const Source& source, DType dtype, At at, bool is_raw)
     const std::string stride = index_text(lanes->stride);
     if (!bits.empty())
       return {"w_load_masked_" + name + "(" + from + ", " + stride + ", " + bits + ")", type};
-    if (is_int(lanes->stride, 1)) return {"w_load_" + name + "(" + from + ", n)", type};
+    if (is_int(lanes->stride, 1)) {
+      add_stream(from, *lanes, source.param, false);
+      return {"w_load_" + name + "(" + from + ", n)", type};
+    }
     if (is_int(lanes->stride, 0)) return {"w_one_" + name + "(" + from + ")", type};
     return {"w_load_strided_" + name + "(" + from + ", " + stride + ", n)", type};
   }
@@ -359,6 +371,7 @@ void CpuSection::store_column(const BodyStore& store) {
   if (lanes && !(adds && (!bits.empty() || is_int(lanes->stride, 0) || lanes->stride.is_symbolic()))) {
     const std::string to = address(store.param, *lanes), stride = index_text(lanes->stride);
     const std::string what = adds ? "w_add_" : "w_store_";
+    if (bits.empty() && !adds && is_int(lanes->stride, 1)) add_stream(to, *lanes, store.param, true);
     if (!bits.empty())
       declare(at, what + "masked_" + element + "(" + to + ", " + stride + ", " + x.text + ", " + bits + ");");
     else if (is_int(lanes->stride, 1)) declare(at, what + element + "(" + to + ", " + x.text + ", n);");

@@ -59,6 +59,15 @@ class CpuSection {
   // An index as C++, with what it needs declared; `column` is how the column is called.
   std::string index_text(Sym index, const char* column = "c");
 
+  // Neighbouring elements that the pass reads or writes, vector after vector.
+  struct Stream {
+    std::string address;  // of lane 0
+    Sym base;             // the index without the column
+    size_t element_bytes;
+    bool is_written;
+  };
+  const std::vector<Stream>& streams() const { return streams_; }
+
   std::string head, batch, column;
   std::vector<std::string> line;  // before pass 0, before pass 1, …, after the last
 
@@ -81,6 +90,7 @@ class CpuSection {
   void declare(At at, const std::string& statement);
   std::string buffer(uint32_t param);
   std::string symbol_text(uint32_t symbol, const char* column);
+  void add_stream(const std::string& address, const LaneStride& lanes, uint32_t param, bool is_written);
   // The address of lane 0 of a vector of elements, and the stride between lanes.
   std::string address(uint32_t param, const LaneStride& lanes);
   // `for` over the lanes (where their bit is set), with the index of a lane as `at`.
@@ -97,6 +107,7 @@ class CpuSection {
   uint32_t next_ = 0;
   std::map<BodyValue, CppValue> values_, column_values_;
   std::map<BodyValue, std::string> kept_;
+  std::vector<Stream> streams_;
   std::map<uint32_t, CppValue> folds_;
   std::map<uint32_t, std::string> fold_arrays_;
   std::set<uint32_t> buffers_, sizes_, indirects_, column_indirects_;
