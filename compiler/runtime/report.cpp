@@ -42,6 +42,7 @@ std::string stats_text(const CompileStats& stats) {
   text += ", " + std::to_string(stats.misses) + (stats.misses == 1 ? " miss" : " misses");
   add(stats.traces, "trace");
   add(stats.compilations, "compiled graph");
+  add(stats.kernels, "kernel");
   add(stats.extern_calls, "extern call");
   add(stats.audits, "audit");
   add(stats.refreshes, "check after a change of state");
@@ -58,6 +59,13 @@ void add_entry(std::string& out, const Explanation::Entry& entry, size_t number)
   for (const Explanation::Graph& graph : entry.graphs) {
     out += "  graph " + graph.name + ": " + count_of(graph.nodes, "node") + "\n";
     if (graph.nodes <= kMostNodes) add_lines(out, graph.text, "    ");
+    for (const Explanation::Kernel& kernel : graph.kernels) {
+      out += "    kernel " + kernel.name;
+      for (size_t i = 0; i < kernel.origins.size(); ++i) out += (i == 0 ? ": " : ", ") + kernel.origins[i];
+      out += "\n";
+    }
+    if (graph.extern_calls > 0) out += "    " + count_of(graph.extern_calls, "library or eager call") + "\n";
+    for (const std::string& refusal : graph.refusals) out += "    " + refusal + "\n";
   }
   for (const Explanation::Break& stop : entry.breaks)
     out += "  break at " + stop.where + (stop.op.empty() ? "" : " by " + stop.op) + ": " + stop.reason + "\n";

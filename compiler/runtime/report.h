@@ -8,10 +8,20 @@ namespace weft {
 
 // What explain() tells. Everything is text or a number, so that it outlives the function.
 struct Explanation {
+  // One generated function that a call runs, and what was fused into it.
+  struct Kernel {
+    std::string name;                  // "softmax"
+    std::vector<std::string> origins;  // "net.cpp:12 softmax"
+    std::string loops;                 // its listing
+    std::string source;                // the generated text, with the kernels that were compiled with it
+  };
   struct Graph {
     std::string name;  // "forward"
     std::string text;  // its listing
     size_t nodes = 0;
+    std::vector<Kernel> kernels = {};             // in order; none where eager kernels run the graph
+    size_t extern_calls = 0;                 // of libraries and eager kernels
+    std::vector<std::string> refusals = {};  // "sum and mul stay apart: …"
   };
   struct Break {
     std::string where;   // "net.cpp:31"

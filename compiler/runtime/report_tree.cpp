@@ -12,6 +12,36 @@ Explanation::Graph graph_of(const Graph& graph, std::string name) {
   return {std::move(name), to_string(graph), graph.nodes.size()};
 }
 
+// With what runs it, where that is generated code.
+Explanation::Graph graph_of(const Plan& plan, std::string name) {
+  Explanation::Graph result = graph_of(plan.graph(), std::move(name));
+  const LaunchPlan* launch = plan.launch_plan();
+  if (launch == nullptr) return result;
+  const Schedule& schedule = launch->schedule();
+  for (size_t k = 0; k < schedule.kernels.size(); ++k) {
+    const KernelProgram& program = launch->programs()[k];
+    Explanation::Kernel kernel;
+    kernel.name = program.entry;
+    kernel.source = *program.source;
+    for (const LoopBody& body : schedule.kernels[k].bodies) {
+      kernel.loops += to_string(body);
+      for (const std::string& origin : body.origins)
+        if (std::find(kernel.origins.begin(), kernel.origins.end(), origin) == kernel.origins.end())
+          kernel.origins.push_back(origin);
+    }
+    result.kernels.push_back(std::move(kernel));
+  }
+  result.extern_calls = schedule.externs.size();
+  const Graph& graph = plan.graph();
+  for (const Refusal& refusal : schedule.refusals) {
+    std::string text = graph.nodes[refusal.first].op->name() + " and " +
+                       graph.nodes[refusal.second].op->name() + " stay apart: " + refusal.reason;
+    if (std::find(result.refusals.begin(), result.refusals.end(), text) == result.refusals.end())
+      result.refusals.push_back(std::move(text));
+  }
+  return result;
+}
+
 std::string outcome_text(const Break& stop, uint64_t outcome) {
   switch (stop.kind) {
     case Break::Kind::Compare: return outcome != 0 ? "true" : "false";
@@ -25,12 +55,12 @@ std::string outcome_text(const Break& stop, uint64_t outcome) {
 // `path` names the way to this node: "", "true", "true.3".
 void add_node(Explanation::Entry& entry, const SegmentNode& node, const std::string& path) {
   const std::string suffix = path.empty() ? "" : " after " + path;
-  if (node.plan != nullptr)
-    entry.graphs.push_back(graph_of(node.plan->graph(), node.plan->graph().name + suffix));
+  if (node.plan != nullptr) entry.graphs.push_back(graph_of(*node.plan, node.plan->graph().name + suffix));
   if (node.backward != nullptr) {
     const std::lock_guard lock(node.backward->mutex);
     for (const PathBackward::Program& program : node.backward->programs)
-      entry.graphs.push_back(graph_of(program.graph, "backward" + suffix));
+      entry.graphs.push_back(program.plan != nullptr ? graph_of(*program.plan, "backward" + suffix)
+                                                     : graph_of(program.graph, "backward" + suffix));
   }
   if (!node.stop) return;
   const Explanation::Break stop = explain_break(*node.stop);
