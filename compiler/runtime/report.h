@@ -19,7 +19,7 @@ struct Explanation {
     std::string name;  // "forward"
     std::string text;  // its listing
     size_t nodes = 0;
-    std::vector<Kernel> kernels = {};             // in order; none where eager kernels run the graph
+    std::vector<Kernel> kernels = {};        // in order; none where eager kernels run the graph
     size_t extern_calls = 0;                 // of libraries and eager kernels
     std::vector<std::string> refusals = {};  // "sum and mul stay apart: …"
   };
