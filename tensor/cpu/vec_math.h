@@ -1,5 +1,5 @@
 // exp(x), sin(x), pow(x, y) … over Vec: the functions of tensor/expr/math.h, by element type.
-// Each is one out-of-line function per element type and piece, so a file with many kernels compiles each body once.
+// Each is one out-of-line function per element type and piece, which tile_math.isa.cpp compiles for all files of a set.
 #pragma once
 
 #include "tensor/cpu/vec.h"
@@ -124,6 +124,56 @@ template <class T>
   return expr::pow_integer(a, b, 8 * int(sizeof(T)));
 }
 }  // namespace detail
+
+// The bodies take seconds to compile: one file has them, the others only call.
+#ifdef WEFT_VEC_MATH_BODIES
+#  define WEFT_VEC_EXTERN
+#else
+#  define WEFT_VEC_EXTERN extern
+#endif
+namespace detail {
+#define WEFT_VEC_FUNCTION(name)                                                                      \
+  WEFT_VEC_EXTERN template Vec<float, kChunk<float>> name##_chunk<float>(Vec<float, kChunk<float>>); \
+  WEFT_VEC_EXTERN template Vec<double, kChunk<double>> name##_chunk<double>(Vec<double, kChunk<double>>);
+WEFT_VEC_FUNCTION(exp)
+WEFT_VEC_FUNCTION(exp2)
+WEFT_VEC_FUNCTION(expm1)
+WEFT_VEC_FUNCTION(log)
+WEFT_VEC_FUNCTION(log2)
+WEFT_VEC_FUNCTION(log10)
+WEFT_VEC_FUNCTION(log1p)
+WEFT_VEC_FUNCTION(sin)
+WEFT_VEC_FUNCTION(cos)
+WEFT_VEC_FUNCTION(tan)
+WEFT_VEC_FUNCTION(asin)
+WEFT_VEC_FUNCTION(acos)
+WEFT_VEC_FUNCTION(atan)
+WEFT_VEC_FUNCTION(sinh)
+WEFT_VEC_FUNCTION(cosh)
+WEFT_VEC_FUNCTION(tanh)
+WEFT_VEC_FUNCTION(asinh)
+WEFT_VEC_FUNCTION(acosh)
+WEFT_VEC_FUNCTION(atanh)
+WEFT_VEC_FUNCTION(erf)
+WEFT_VEC_FUNCTION(erfc)
+WEFT_VEC_FUNCTION(erfinv)
+WEFT_VEC_FUNCTION(sigmoid)
+WEFT_VEC_FUNCTION(lgamma)
+WEFT_VEC_FUNCTION(digamma)
+#undef WEFT_VEC_FUNCTION
+#define WEFT_VEC_BINARY_FUNCTION(name)                                                                   \
+  WEFT_VEC_EXTERN template Vec<float, kChunk<float>> name##_chunk<float>(Vec<float, kChunk<float>>,      \
+                                                                         Vec<float, kChunk<float>>);     \
+  WEFT_VEC_EXTERN template Vec<double, kChunk<double>> name##_chunk<double>(Vec<double, kChunk<double>>, \
+                                                                            Vec<double, kChunk<double>>);
+WEFT_VEC_BINARY_FUNCTION(atan2)
+WEFT_VEC_BINARY_FUNCTION(pow)
+WEFT_VEC_BINARY_FUNCTION(fmod)
+#undef WEFT_VEC_BINARY_FUNCTION
+WEFT_VEC_EXTERN template Vec<int32_t> pow_whole<int32_t>(Vec<int32_t>, Vec<int32_t>);
+WEFT_VEC_EXTERN template Vec<int64_t> pow_whole<int64_t>(Vec<int64_t>, Vec<int64_t>);
+}  // namespace detail
+#undef WEFT_VEC_EXTERN
 
 template <class T, int L>
 WEFT_INLINE Vec<T, L> atan2(Vec<T, L> y, std::type_identity_t<Vec<T, L>> x) {
