@@ -349,6 +349,10 @@ class BodyVerifier {
       case Prim::Not: return is_uniform && result == first && (is_bool || (is_value && !is_floating(first)));
       case Prim::Shl:
       case Prim::Shr: return is_uniform && result == first && is_value && !is_floating(first);
+      case Prim::Div:
+      case Prim::Sqrt:
+      case Prim::CopySign: return is_uniform && result == first && is_value && is_floating(first);
+      case Prim::Pow: return is_uniform && result == first && is_value;
       default: break;
     }
     if (is_math(node.prim) && !is_floating(first) && node.prim != Prim::Pow) return false;
