@@ -10,8 +10,10 @@
 namespace weft::compiler {
 namespace {
 
-// Work that is worth a thread, in results of steps: some 20 µs.
-constexpr int64_t kGrainSteps = 1 << 17;
+// Work that is worth a thread, in results of steps: some 50 µs.
+constexpr int64_t kGrainSteps = 1 << 18;
+// Tiles of a row from which on threads share it pass by pass, where there are too few rows for them.
+constexpr int64_t kManyTiles = 8;
 // Blocks of rows whose folds are kept at a time before they are added to the totals in order.
 constexpr int64_t kBlocksAtOnce = 64;
 
@@ -52,6 +54,11 @@ class Run {
   DType dtype_of(size_t fold) const { return program_.steps[program_.folds[fold].value].dtype; }
   int64_t bytes_of(size_t fold) const { return static_cast<int64_t>(size_of(dtype_of(fold))); }
   bool is_needed(size_t fold) const { return program_.folds[fold].result != kNoStep; }
+  bool folds_columns() const {
+    for (size_t f = 0; f < num_folds_; ++f)
+      if (is_needed(f) && call_.body.folds[f].axis == BodyFold::Axis::Columns) return true;
+    return false;
+  }
   bool has_columns(size_t fold) const { return program_.steps[program_.folds[fold].value].level.uses_column; }
   const cpu::FoldKernels& kernels_of(size_t fold) const {
     return cpu::fold_kernels(call_.body.folds[fold].fold, dtype_of(fold));
@@ -152,7 +159,7 @@ class Run {
   }
   void run_rows() {
     const int64_t rows = call_.batches * call_.rows;
-    if (rows < 2 * threads_) {  // threads share each row
+    if (rows == 1 || (rows < 2 * threads_ && num_tiles() >= kManyTiles)) {  // threads share each row
       TileWorker worker(call_);
       const Arena blocks = block_values();
       for (int64_t r = 0; r < rows; ++r) run_row(worker, r / call_.rows, r % call_.rows, blocks.memory, true);
@@ -211,12 +218,11 @@ class Run {
   // So many blocks of kOuterBlock rows, each of which folds into its own part of `partials`.
   void run_blocks(int64_t batch, int64_t first, int64_t count, const Arena& partials,
                   const FoldMemory& values, const FoldMemory& results, bool is_shared) {
+    for (size_t f = 0; f < num_folds_; ++f)
+      if (partials.memory.of[f] != nullptr)
+        kernels_of(f).fill_identity(partials.memory.of[f], count * width(f));
     const auto run_block = [&](TileWorker& worker, FoldMemory& memory, int64_t block, bool shares_rows) {
-      for (size_t f = 0; f < num_folds_; ++f) {
-        if (partials.memory.of[f] == nullptr) continue;
-        memory.of[f] = partials.memory.of[f] + block * width(f) * bytes_of(f);
-        kernels_of(f).fill_identity(memory.of[f], width(f));
-      }
+      use_partials(memory, partials, block);
       const int64_t begin = (first + block) * cpu::kOuterBlock,
                     end = std::min(begin + cpu::kOuterBlock, call_.rows);
       if (!program_.is_in_one_tile) {
@@ -231,7 +237,7 @@ class Run {
       FoldMemory memory = blocks.memory;
       add(memory, values);
       // Of a single row, what the folds along its columns gave may be asked for after it.
-      if (program_.is_in_one_tile && call_.body.row.is_symbolic() == false) add(memory, results);
+      if (program_.is_in_one_tile && !call_.body.row.is_symbolic()) add(memory, results);
       return memory;
     };
     const auto column_blocks = [&] {
@@ -239,7 +245,8 @@ class Run {
                    [&](size_t) { return program_.is_in_one_tile ? 0 : num_tiles(); });
     };
 
-    if (is_shared && !program_.is_in_one_tile && count < 2 * threads_) {
+    if (is_shared && !program_.is_in_one_tile && count < threads_ && num_tiles() >= kManyTiles) {
+      if (!folds_columns()) return run_blocks_by_column(batch, first, count, partials, values);
       TileWorker worker(call_);
       const Arena blocks = column_blocks();
       FoldMemory memory = memory_of_worker(blocks);
@@ -256,6 +263,31 @@ class Run {
     };
     if (is_shared) in_parallel(count, cpu::kOuterBlock * call_.columns, run);
     else run(0, count);
+  }
+  void use_partials(FoldMemory& memory, const Arena& partials, int64_t block) const {
+    for (size_t f = 0; f < num_folds_; ++f)
+      if (partials.memory.of[f] != nullptr)
+        memory.of[f] = partials.memory.of[f] + block * width(f) * bytes_of(f);
+  }
+  // Nothing is folded along the columns: each thread takes some of them, through all rows.
+  void run_blocks_by_column(int64_t batch, int64_t first, int64_t count, const Arena& partials,
+                            const FoldMemory& values) {
+    const int64_t begin_row = first * cpu::kOuterBlock,
+                  end_row = std::min(begin_row + count * cpu::kOuterBlock, call_.rows);
+    in_parallel(num_tiles(), program_.tile * (end_row - begin_row), [&](int64_t begin, int64_t end) {
+      TileWorker worker(call_);
+      FoldMemory memory = values;
+      for (int64_t row = begin_row; row < end_row; ++row) {
+        use_partials(memory, partials, row / cpu::kOuterBlock - first);
+        worker.move_to({batch, row, 1, 0, 0});
+        for (const TileProgram::Pass& pass : program_.passes) {
+          // What is done once for a row, the first of them does.
+          if (begin == 0) worker.run(pass.rows, &memory);
+          else worker.evaluate(pass.rows, &memory);
+          run_columns(worker, pass, begin, end, memory);
+        }
+      }
+    });
   }
   // The same for a single row of several tiles.
   void keep_results(const FoldMemory& blocks, const FoldMemory& results) const {

@@ -63,8 +63,8 @@ TEST(Interpreter, FoldsColumnsOfEveryNumberOfRows) {
   std::vector<int64_t> numbers = {5000};
   for (int64_t rows = 1; rows <= 200; ++rows) numbers.push_back(rows);
   for (const int64_t rows : numbers) {
-    for (const int64_t columns : {3, 100, 1100}) {
-      if (rows > 70 && columns > 100 && rows % 10 != 0) continue;
+    for (const int64_t columns : {3, 1100, 20000}) {
+      if (columns > 3 && rows % 16 > 1) continue;
       Body b(2, rows, columns);
       const uint32_t x = b.in(f32), out = b.out(f32);
       b.store(out, b.b * columns + b.c, b.sum(Axis::Rows, b.load(x, b.dense())), Each::Column);
@@ -134,7 +134,7 @@ TEST(Interpreter, SoftmaxOfOneLongRowIsShared) {
 // The backward pass of RMSNorm: dx for each element by a fold along its row, dw for each column by a fold along the rows.
 TEST(Interpreter, FoldsBothAxesInOnePass) {
   for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 5}, {64, 16}, {65, 16}, {200, 300}, {1000, 3}, {3, 4097}, {70, 5000}}) {
+           {1, 5}, {64, 16}, {65, 16}, {200, 300}, {1000, 3}, {3, 4097}, {70, 5000}, {2, 70000}}) {
     for (const int64_t batches : {1, 7}) {
       Body b(batches, rows, columns);
       const uint32_t x = b.in(f32), dy = b.in(f32), w = b.in(f32), dx = b.out(f32), dw = b.out(f32);
