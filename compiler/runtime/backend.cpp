@@ -17,7 +17,8 @@ Registry& registry() {
   static auto* const all = [] {
     auto* r = new Registry;
     // "weft" names the default, which is the best there is.
-    for (const char* name : {"eager", "aot_eager", "weft"}) r->functions.emplace(name, BackendFunction());
+    for (const char* name : {"eager", "aot_eager", "interpret", "weft"})
+      r->functions.emplace(name, BackendFunction());
     return r;
   }();
   return *all;

@@ -17,7 +17,7 @@ bool can_generate_code() {
     return false;
   if (CpuCompiler::process().is_available()) return true;
   warn_once("no compiler",
-            "compile: graphs run by eager kernels, because there is no C++ compiler to make faster ones: " +
+            "compile: loops are interpreted, because there is no C++ compiler to make code of them: " +
                 CpuCompiler::process().why_unavailable());
   return false;
 }
@@ -53,9 +53,32 @@ double cost_of(const LoopBody& body) {
 
 }  // namespace
 
-std::vector<KernelProgram> make_programs(const Schedule& schedule) {
+void run_program(const KernelProgram& program, const KernelStep& kernel, void* const* buffers,
+                 const uint64_t* numbers, const int64_t* sizes, KernelError* error, int threads) {
+  if (program.function != nullptr) return program.function(buffers, numbers, sizes, error, threads);
+  for (size_t b = 0; b < kernel.bodies.size(); ++b) {
+    program.interpreters[b].run(buffers, numbers, sizes, error, threads);
+    buffers += kernel.bodies[b].buffers.size();
+    numbers += kernel.bodies[b].numbers.size();
+    sizes += kernel.bodies[b].size_symbols.size();
+  }
+}
+
+std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelOptions& options) {
   const std::vector<KernelStep>& kernels = schedule.kernels;
   if (kernels.empty()) return {};
+  if (options.interpret) {
+    std::vector<KernelProgram> programs;
+    for (const KernelStep& kernel : kernels) {
+      KernelProgram program;
+      for (const LoopBody& body : kernel.bodies) program.interpreters.emplace_back(body);
+      program.entry = kernel.bodies[0].name;
+      program.source = std::make_shared<const std::string>();
+      program.cost = cost_of(kernel.bodies[0]);
+      programs.push_back(std::move(program));
+    }
+    return programs;
+  }
   // A compilation takes longer to begin than a small kernel takes: several share a source.
   constexpr size_t kKernelsWorthASource = 2;
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());

@@ -3,22 +3,32 @@
 #pragma once
 
 #include "compiler/codegen/cpu_compiler.h"
+#include "compiler/loops/interpreter.h"
 #include "compiler/loops/kernel_call.h"
 #include "compiler/loops/schedule.h"
 
 namespace weft::compiler {
 
+struct KernelOptions {
+  bool interpret = false;  // no code is generated
+};
+
 struct KernelProgram {
-  KernelFunction function = nullptr;
-  CpuLibraryPtr library;                      // keeps the function loaded
-  std::string entry;                          // its name in the source
-  std::shared_ptr<const std::string> source;  // shared by the kernels that were compiled with it
+  KernelFunction function = nullptr;           // null: interpreted
+  std::vector<Interpreter> interpreters = {};  // of the bodies, one after another
+  CpuLibraryPtr library;                       // keeps the function loaded
+  std::string entry;                           // its name in the source
+  std::shared_ptr<const std::string> source;   // shared by the kernels that were compiled with it
   double cost = 1;  // additions for each turn of the innermost loop, to choose how many threads it is worth
 };
 
 // Programs of all kernels, in order. The program of several bodies takes the buffers, numbers and sizes of the first, then
 // those of the second, and so on. Error where the compiler refuses what was generated.
-std::vector<KernelProgram> make_programs(const Schedule& schedule);
+std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelOptions& options);
+
+// Runs a kernel, whatever it is made of.
+void run_program(const KernelProgram& program, const KernelStep& kernel, void* const* buffers,
+                 const uint64_t* numbers, const int64_t* sizes, KernelError* error, int threads);
 
 // Whether code can be generated and compiled. WEFT_CODEGEN=0 says no; so does a system without a compiler, of which a
 // warning tells once.

@@ -63,9 +63,9 @@ class LaunchPlan::FrameLease {
 
 // ---- Preparation --------------------------------------------------------------------------------------------------------
 
-LaunchPlan::LaunchPlan(Schedule schedule)
+LaunchPlan::LaunchPlan(Schedule schedule, const KernelOptions& options)
     : schedule_(std::move(schedule)),
-      programs_(make_programs(schedule_)),
+      programs_(make_programs(schedule_, options)),
       lifetimes_(lifetimes_of(schedule_)) {
   const TableEnvironment environment(*schedule_.expressions);
   for (const Buffer& buffer : schedule_.buffers) {
@@ -100,7 +100,9 @@ LaunchPlan::LaunchPlan(Schedule schedule)
   for (const std::optional<MemoryPlace>& place : schedule_.places)
     if (place && place->buffer < needs_handle_.size()) needs_handle_[place->buffer] = true;
   for (const ExternStep& step : schedule_.externs) prepare_extern(step.node);
-  count(Count::Kernel, programs_.size());
+  // Whoever asks for the interpreter gets what was asked for; elsewhere it stands in for code.
+  for (const KernelProgram& program : programs_)
+    count(program.function != nullptr || can_generate_code() ? Count::Kernel : Count::Interpreted);
   is_static_ = std::none_of(sizes_.begin(), sizes_.end(), [](Sym a) { return a.is_symbolic(); });
 }
 
@@ -269,8 +271,8 @@ void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& value
     numbers[i] = bits_of(value, given.number_dtypes[i]);
   }
   KernelError error;
-  programs_[index].function(arguments.data(), numbers.data(), frame.body_sizes[index].data(), &error,
-                            frame.threads[index]);
+  run_program(programs_[index], schedule_.kernels[index], arguments.data(), numbers.data(),
+              frame.body_sizes[index].data(), &error, frame.threads[index]);
   if (error.check != 0) [[unlikely]]
     throw_failed(schedule_.kernels[index].bodies[0], error);
 }

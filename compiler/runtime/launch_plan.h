@@ -18,7 +18,7 @@ struct KernelFailed final : IndexError {
 
 class LaunchPlan {
  public:
-  explicit LaunchPlan(Schedule schedule);
+  explicit LaunchPlan(Schedule schedule, const KernelOptions& options = {});
   ~LaunchPlan();
   LaunchPlan(const LaunchPlan&) = delete;
   LaunchPlan& operator=(const LaunchPlan&) = delete;

@@ -47,11 +47,9 @@ Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const Value
 
 namespace {
 
-// Without code, eager kernels of whole ops are faster than those of their parts.
-Stage stage_for(const Backend& backend, bool has_code) {
-  if (backend.name() == "eager") return Stage::Captured;
-  if (backend.name() != "weft") return Stage::Decomposed;
-  return has_code ? Stage::Lowered : Stage::Simplified;
+Stage stage_for(const Backend& backend, bool has_loops) {
+  if (has_loops) return Stage::Lowered;
+  return backend.name() == "eager" ? Stage::Captured : Stage::Decomposed;
 }
 
 }  // namespace
@@ -59,10 +57,12 @@ Stage stage_for(const Backend& backend, bool has_code) {
 Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   const auto start = std::chrono::steady_clock::now();
   hash_ = hash_of(traced_);
-  const bool has_code = backend.name() == "weft" && can_generate_code();
-  graph_ = prepare(traced_, stage_for(backend, has_code));
+  const bool has_loops = backend.name() == "weft" || backend.name() == "interpret";
+  const KernelOptions kernels{.interpret =
+                                  has_loops && (backend.name() == "interpret" || !can_generate_code())};
+  graph_ = prepare(traced_, stage_for(backend, has_loops));
   if (const BackendFunction function = backend.function(); !function) {
-    if (has_code) launch_plan_ = std::make_unique<LaunchPlan>(schedule(graph_));
+    if (has_loops) launch_plan_ = std::make_unique<LaunchPlan>(schedule(graph_), kernels);
     else runner_ = std::make_unique<GraphRunner>(graph_);
   } else {
     const TableEnvironment environment(*graph_.expressions);

@@ -70,7 +70,7 @@ struct Mode {
   bool is_compiled() const { return !backend.empty(); }
 };
 const std::map<std::string, Mode> kModes = {
-    {"eager", {}}, {"aot_eager", {"aot_eager"}}, {"compiled", {"weft"}}};
+    {"eager", {}}, {"aot_eager", {"aot_eager"}}, {"interpret", {"interpret"}}, {"compiled", {"weft"}}};
 
 // Sizes of 0 and 1 may take a program of their own; all others share one after the first.
 constexpr uint64_t kDynamicTraces = 3;
