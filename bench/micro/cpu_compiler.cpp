@@ -1,8 +1,9 @@
-// What it costs to make a kernel of its source: by the steps or by the driver, at -O2 and -O3, and found on disk.
+// What it costs to make a kernel of its source: by the steps or by the driver, at other levels of optimisation, and found on disk.
 // Place: above the library; figures are in bench/RESULTS.md.
 #include "compiler/codegen/cpu_compiler.h"
 
 #include <benchmark/benchmark.h>
+#include <dlfcn.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -145,50 +146,85 @@ void warm(benchmark::State& state) {
 }
 BENCHMARK(warm)->Name("cpu_compiler/warm")->Unit(benchmark::kMicrosecond)->UseRealTime();
 
-// Without a store: "-O2" or "-O3"; by the steps, or by the driver.
+// The tools as they are used, or with "-O1" or "-O3" and all that belongs to it in place of what was chosen.
+CpuToolchain tools_at(const std::string& level, DiskCache& cache) {
+  uint64_t started = 0;
+  CpuToolchain tools = find_cpu_toolchain("", weft::cpu::current_isa(), cache, started);
+  if (level.empty()) return tools;
+  for (Arguments* words : {&tools.flags, &tools.compile}) {
+    std::erase_if(*words, [](const std::string& word) {
+      static const Arguments kept = {"-fno-math-errno", "-fno-exceptions", "-fno-rtti"};
+      return word == "-fpeel-loops" ||
+             (word.rfind("-fno-", 0) == 0 && std::find(kept.begin(), kept.end(), word) == kept.end());
+    });
+    std::replace(words->begin(), words->end(), std::string("-O2"), level);
+  }
+  return tools;
+}
+
+// Empty, or what failed.
+std::string run_tools(const CpuToolchain& tools, bool is_direct, const std::string& path) {
+  const Descriptor input = Descriptor::read(path + "/k.cpp");
+  if (!is_direct)
+    return ChildProcess(tools.driver_command(path + "/k.so"), {&input, nullptr, nullptr}).wait();
+  const Descriptor output = Descriptor::write(path + "/k.s");
+  std::string failure = ChildProcess(tools.compile, {&input, &output, nullptr}).wait();
+  const Descriptor assembly = Descriptor::read(path + "/k.s");
+  failure += ChildProcess(tools.assemble_command(path + "/k.o"), {&assembly, nullptr, nullptr}).wait();
+  failure += ChildProcess(tools.link_command(path + "/k.o", path + "/k.so"), {}).wait();
+  return failure;
+}
+
+// Without the store; by the steps, or by the driver.
 void tools(benchmark::State& state, const std::string& level, bool is_direct) {
   const Place place;
-  uint64_t started = 0;
-  CpuToolchain tools = find_cpu_toolchain("", weft::cpu::current_isa(), *place.cache, started);
+  const CpuToolchain tools = tools_at(level, *place.cache);
   if (is_direct && tools.compile.empty())
     return state.SkipWithError("this compiler is run by its driver only");
-  for (Arguments* words : {&tools.flags, &tools.compile})
-    std::replace(words->begin(), words->end(), std::string("-O3"), level);
-  const std::string text = place.path + "/k.cpp", object = place.path + "/k.o",
-                    library = place.path + "/k.so";
-  write_file(text, kernel().text);
+  write_file(place.path + "/k.cpp", kernel().text);
   const ToolTime time(state);
   for (auto _ : state) {
-    const Descriptor input = Descriptor::read(text);
-    std::string failure;
-    if (is_direct) {
-      const std::string assembly = place.path + "/k.s";
-      const Descriptor output = Descriptor::write(assembly);
-      failure += ChildProcess(tools.compile, {&input, &output, nullptr}).wait();
-      const Descriptor back = Descriptor::read(assembly);
-      failure += ChildProcess(tools.assemble_command(object), {&back, nullptr, nullptr}).wait();
-      failure += ChildProcess(tools.link_command(object, library), {}).wait();
-    } else {
-      failure += ChildProcess(tools.driver_command(library), {&input, nullptr, nullptr}).wait();
-    }
-    if (!failure.empty()) return state.SkipWithError(failure.c_str());
+    if (const std::string failure = run_tools(tools, is_direct, place.path); !failure.empty())
+      return state.SkipWithError(failure.c_str());
   }
 }
-BENCHMARK_CAPTURE(tools, driver_O3, "-O3", false)
-    ->Name("cpu_compiler/driver_O3")
+BENCHMARK_CAPTURE(tools, driver, "", false)
+    ->Name("cpu_compiler/driver")
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(tools, steps, "", true)
+    ->Name("cpu_compiler/steps")
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 BENCHMARK_CAPTURE(tools, steps_O3, "-O3", true)
     ->Name("cpu_compiler/steps_O3")
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
-BENCHMARK_CAPTURE(tools, steps_O2, "-O2", true)
-    ->Name("cpu_compiler/steps_O2")
-    ->Unit(benchmark::kMillisecond)
-    ->UseRealTime();
 BENCHMARK_CAPTURE(tools, steps_O1, "-O1", true)
     ->Name("cpu_compiler/steps_O1")
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
+
+// What they make: 16 rows of 1000 floats, which stay in the second level of cache.
+void kernel_runs(benchmark::State& state, const std::string& level) {
+  const Place place;
+  const CpuToolchain tools = tools_at(level, *place.cache);
+  write_file(place.path + "/k.cpp", kernel().text);
+  const std::string failure = run_tools(tools, false, place.path);
+  if (!failure.empty()) return state.SkipWithError(failure.c_str());
+  const CpuLibrary library(::dlopen((place.path + "/k.so").c_str(), RTLD_NOW | RTLD_LOCAL));
+  const long sizes[] = {16, 1000};
+  std::vector<float> x(16000, 0.3f), w(1000, 1.1f), y(16000);
+  void* const buffers[] = {x.data(), w.data(), y.data()};
+  const auto function =
+      reinterpret_cast<void (*)(void* const*, const long*, int)>(library.entry("rms_norm_silu"));
+  for (auto _ : state) {
+    function(buffers, sizes, 1);
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK_CAPTURE(kernel_runs, chosen, "")->Name("cpu_compiler/kernel")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(kernel_runs, O3, "-O3")->Name("cpu_compiler/kernel_O3")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(kernel_runs, O1, "-O1")->Name("cpu_compiler/kernel_O1")->Unit(benchmark::kMicrosecond);
 
 }  // namespace

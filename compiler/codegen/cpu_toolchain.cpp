@@ -22,10 +22,10 @@
 namespace weft::compiler {
 namespace {
 
-// -O3 takes some 3 % longer than -O2 and lets small rows run up to 8 % faster (bench: cpu_compiler). What values depend on is
-// as for the library's own kernels; what a distribution may have switched on for all programs is switched off.
+// What values depend on is as for the library's own kernels; what a distribution may have switched on for all programs is
+// switched off.
 const Arguments kFlags = {"-std=c++20",
-                          "-O3",
+                          "-O2",
                           "-w",
                           "-fPIC",
                           "-fwrapv",
@@ -36,6 +36,28 @@ const Arguments kFlags = {"-std=c++20",
                           "-fno-semantic-interposition",
                           "-fno-stack-protector",
                           "-fcf-protection=none"};
+
+// Note [Passes of g++ that kernels need]
+// Generated code is vectors already, has no common subexpressions and no calls worth cloning. Of -O3 it needs that loops over
+// lanes are unrolled whole, which -fpeel-loops allows (without it a gather takes 2.4 times as long, a transpose 1.6 times);
+// what finds nothing in it is left out. Over 13 kernels (norms, softmax, GELU, Adam, pow, gather, random words, …) on AVX-512
+// that takes 22 % less than -O3 to compile, at 0.999 of its run time, 1.06 at worst; -O1 would save 35 % at 1.14.
+const Arguments kGnuFlags = {"-fpeel-loops",
+                             "-fno-gcse",
+                             "-fno-tree-pre",
+                             "-fno-code-hoisting",
+                             "-fno-tree-vrp",
+                             "-fno-tree-loop-vectorize",
+                             "-fno-schedule-insns2",
+                             "-fno-thread-jumps",
+                             "-fno-tree-tail-merge",
+                             "-fno-crossjumping",
+                             "-fno-ipa-cp",
+                             "-fno-ipa-sra",
+                             "-fno-ipa-icf",
+                             "-fno-partial-inlining",
+                             "-fno-ree",
+                             "-fno-gnu-unique"};  // the last one: or it could not be unloaded
 
 void append(Arguments& to, const Arguments& more) { to.insert(to.end(), more.begin(), more.end()); }
 
@@ -133,7 +155,7 @@ void add_libraries(CpuToolchain& toolchain, bool is_clang) {
 void choose_flags(CpuToolchain& toolchain, cpu::Isa isa, bool is_clang) {
   toolchain.flags = kFlags;
   append(toolchain.flags, flags_of(isa));
-  if (!is_clang) toolchain.flags.push_back("-fno-gnu-unique");  // or the library could not be unloaded
+  if (!is_clang) append(toolchain.flags, kGnuFlags);
   toolchain.libraries.clear();
   toolchain.note.clear();
   toolchain.has_openmp = false;
@@ -239,7 +261,8 @@ CacheKey key_of_answer(const CpuToolchain& toolchain, cpu::Isa isa) {
     const char* const value = std::getenv(name);
     key.add(name, value != nullptr ? value : "");
   }
-  key.add("isa", name_of(isa)).add("flags", fmt::format("{}", fmt::join(kFlags, "\n")));
+  key.add("isa", name_of(isa));
+  key.add("flags", fmt::format("{}\n{}", fmt::join(kFlags, "\n"), fmt::join(kGnuFlags, "\n")));
 #ifdef _OPENMP
   key.add("openmp", library_of(reinterpret_cast<const void*>(&::omp_get_max_threads)));
 #endif
