@@ -17,6 +17,9 @@ constexpr int64_t kManyTiles = 8;
 // Blocks of rows whose folds are kept at a time before they are added to the totals in order.
 constexpr int64_t kBlocksAtOnce = 64;
 
+// Up to so many columns several rows share a tile: more work for each step, but values of rows and of columns are expanded.
+constexpr int64_t kShortRow = 512;
+
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t steps_of_columns(const TileProgram& program) {
@@ -37,7 +40,7 @@ class Run {
 
   void run(bool keeps_batches_whole) {
     if (keeps_batches_whole) run_batches();
-    else if (program_.is_in_one_tile) run_tiles();
+    else if (program_.has_whole_rows()) run_tiles();
     else run_rows();
   }
 
@@ -90,6 +93,7 @@ class Run {
   // ---- Rows
 
   int64_t rows_in_tile() const {
+    if (program_.kind == TileKind::Row) return 1;
     return std::max<int64_t>(1, program_.tile / std::max<int64_t>(call_.columns, 1));
   }
   int64_t num_tiles() const { return divide_up(call_.columns, program_.tile); }
@@ -225,7 +229,7 @@ class Run {
       use_partials(memory, partials, block);
       const int64_t begin = (first + block) * cpu::kOuterBlock,
                     end = std::min(begin + cpu::kOuterBlock, call_.rows);
-      if (!program_.is_in_one_tile) {
+      if (!program_.has_whole_rows()) {
         for (int64_t row = begin; row < end; ++row) run_row(worker, batch, row, memory, shares_rows);
         return;
       }
@@ -237,15 +241,15 @@ class Run {
       FoldMemory memory = blocks.memory;
       add(memory, values);
       // Of a single row, what the folds along its columns gave may be asked for after it.
-      if (program_.is_in_one_tile && !call_.body.row.is_symbolic()) add(memory, results);
+      if (program_.has_whole_rows() && !call_.body.row.is_symbolic()) add(memory, results);
       return memory;
     };
     const auto column_blocks = [&] {
       return arena(BodyFold::Axis::Columns,
-                   [&](size_t) { return program_.is_in_one_tile ? 0 : num_tiles(); });
+                   [&](size_t) { return program_.has_whole_rows() ? 0 : num_tiles(); });
     };
 
-    if (is_shared && !program_.is_in_one_tile && count < threads_ && num_tiles() >= kManyTiles) {
+    if (is_shared && !program_.has_whole_rows() && count < threads_ && num_tiles() >= kManyTiles) {
       if (!folds_columns()) return run_blocks_by_column(batch, first, count, partials, values);
       TileWorker worker(call_);
       const Arena blocks = column_blocks();
@@ -291,7 +295,7 @@ class Run {
   }
   // The same for a single row of several tiles.
   void keep_results(const FoldMemory& blocks, const FoldMemory& results) const {
-    if (program_.is_in_one_tile || call_.body.row.is_symbolic()) return;
+    if (program_.has_whole_rows() || call_.body.row.is_symbolic()) return;
     for (size_t f = 0; f < num_folds_; ++f) {
       if (blocks.of[f] == nullptr) continue;
       kernels_of(f).fill_identity(results.of[f], 1);
@@ -341,7 +345,11 @@ class Run {
 
 struct Interpreter::Kernel {
   explicit Kernel(const LoopBody& of)
-      : body(of), levels(levels_of(of)), one_tile(of, levels, true), many_tiles(of, levels, false) {
+      : body(of),
+        levels(levels_of(of)),
+        rows(of, levels, TileKind::Rows),
+        row(of, levels, TileKind::Row),
+        piece(of, levels, TileKind::Piece) {
     adds = std::any_of(of.stores.begin(), of.stores.end(),
                        [](const BodyStore& store) { return store.mode == BodyStore::Mode::Add; });
     is_in_place = adds || std::any_of(of.buffers.begin(), of.buffers.end(), [](const BufferParam& buffer) {
@@ -352,31 +360,35 @@ struct Interpreter::Kernel {
   void run(void* const* buffers, const uint64_t* numbers, const int64_t* sizes, KernelError* error,
            int threads, BufferTraffic* traffic) const {
     if (is_in_place && error->check != 0) return;
-    TileCall call{body, one_tile, buffers, numbers, sizes, error, traffic, {}};
+    TileCall sizes_only{body, rows, buffers, numbers, sizes, error, nullptr, {}};
     for (size_t b = 0; b < body.buffers.size(); ++b) {
       bool is_written = false;
       for (size_t other = 0; other < body.buffers.size(); ++other)
         is_written |= body.buffers[other].is_written && buffers[other] == buffers[b];
-      call.may_read_in_place.push_back(!is_written);
+      sizes_only.may_read_in_place.push_back(!is_written);
     }
-    {
-      const TileWorker sizes_of(call);
-      call.batches = sizes_of.integer(one_tile.batches);
-      call.rows = sizes_of.integer(one_tile.rows);
-      call.columns = sizes_of.integer(one_tile.columns);
-    }
+    const TileWorker extents(sizes_only);
+    const int64_t columns = extents.integer(rows.columns);
+    const TileProgram& program = columns > piece.tile ? piece : columns > kShortRow ? row : rows;
+    const TileCall call{body,
+                        program,
+                        buffers,
+                        numbers,
+                        sizes,
+                        error,
+                        traffic,
+                        sizes_only.may_read_in_place,
+                        extents.integer(rows.batches),
+                        extents.integer(rows.rows),
+                        columns};
     // Elements that are added to in place are in order.
     if (adds || traffic != nullptr) threads = 1;
-    if (call.columns <= one_tile.tile) return Run(call, threads).run(levels.folds_rows || levels.has_after);
-    const TileCall long_rows{body,         many_tiles, buffers,     numbers,
-                             sizes,        error,      traffic,     call.may_read_in_place,
-                             call.batches, call.rows,  call.columns};
-    Run(long_rows, threads).run(levels.folds_rows || levels.has_after);
+    Run(call, threads).run(levels.folds_rows || levels.has_after);
   }
 
   LoopBody body;
   LoopLevels levels;
-  TileProgram one_tile, many_tiles;
+  TileProgram rows, row, piece;  // by kind of tile
   bool adds = false, is_in_place = false;
 };
 

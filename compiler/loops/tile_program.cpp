@@ -93,7 +93,7 @@ class ProgramBuilder {
     const ValueLevel& own = at(operand).level;
     const bool is_scalar = !own.uses_row && !own.uses_column;
     const bool fits = own.uses_row == shape.uses_row && own.uses_column == shape.uses_column;
-    if (!program_.is_in_one_tile || is_scalar || fits) return operand;
+    if (program_.kind != TileKind::Rows || is_scalar || fits) return operand;
     return repeated(operand, shape);
   }
   StepId repeated(StepId operand, const ValueLevel& shape) {
@@ -387,7 +387,7 @@ class ProgramBuilder {
     std::vector<uint8_t> there(program_.steps.size());
     for (uint32_t p = 0; p <= num_passes; ++p) {
       TileProgram::Pass& pass = program_.passes[p];
-      if (!program_.is_in_one_tile)  // another tile has other elements
+      if (!program_.has_whole_rows())  // another tile has other elements
         for (StepId id = 0; id < program_.steps.size(); ++id) there[id] &= !at(id).level.uses_column;
       std::vector<TileItem> row_sinks, column_sinks;
       std::vector<StepId> row_roots, column_roots;
@@ -435,12 +435,6 @@ class ProgramBuilder {
 
   // ---- Places
 
-  // One vector of equal lanes: as long as it may be needed.
-  bool is_slot(StepId id) const {
-    const ValueLevel& level = at(id).level;
-    return !level.uses_column && (!level.uses_row || !program_.is_in_one_tile);
-  }
-
   template <class F>
   void for_each_operand(const TileItem& item, const F& f) const {
     switch (item.kind) {
@@ -479,7 +473,7 @@ class ProgramBuilder {
     uint32_t used = 0;
     for (size_t i = 0; i < sequence.size(); ++i) {
       const StepId result = result_of(*sequence[i]);
-      if (result != kNoStep && is_slot(result)) {
+      if (result != kNoStep && program_.is_slot(result)) {
         sequence[i]->place = static_cast<uint32_t>(result * kSlotBytes);
       } else if (result != kNoStep) {
         uint32_t place = used;
@@ -511,7 +505,7 @@ class ProgramBuilder {
       lists.push_back(&pass.rows);
       lists.push_back(&pass.columns);
     }
-    if (program_.is_in_one_tile) {
+    if (program_.has_whole_rows()) {
       place_sequence(lists);
     } else {
       for (std::vector<TileItem>* list : lists) place_sequence({&list, 1});
@@ -536,8 +530,7 @@ class ProgramBuilder {
 
 }  // namespace
 
-TileProgram::TileProgram(const LoopBody& body, const LoopLevels& levels, bool in_one_tile)
-    : is_in_one_tile(in_one_tile) {
+TileProgram::TileProgram(const LoopBody& body, const LoopLevels& levels, TileKind tiles) : kind(tiles) {
   ProgramBuilder(*this, body, levels).build();
 }
 

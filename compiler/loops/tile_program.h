@@ -1,5 +1,5 @@
 // TileProgram: a loop body as steps over whole tiles, in the order in which an interpreter takes them.
-// Needs loop_levels. The interpreter makes two of a body: for columns that fit into one tile, and for more.
+// Needs loop_levels. The interpreter makes one for each kind of tile, and takes what suits the sizes of a call.
 #pragma once
 
 #include "compiler/loops/loop_levels.h"
@@ -8,7 +8,7 @@
 namespace weft::compiler {
 
 // Note [Tiles]
-// A tile is what `rows` whole rows hold, or a piece of one row where that is longer than kInnerBlock columns. A value is
+// A tile is several whole rows, one whole row, or a piece of a row, where that is longer than kInnerBlock columns. A value is
 // computed for the elements that it depends on and no others: for all of a tile (rows · columns), for its columns, for its
 // rows, or once (a scalar, which is kept as a vector of equal lanes). Where values of different shapes meet in a tile of
 // several rows, the smaller is expanded; in a tile of one row, a value of the row is a scalar.
@@ -55,9 +55,13 @@ struct TileItem {
   uint32_t place = 0;
 };
 
+enum class TileKind : uint8_t { Rows, Row, Piece };
+
 struct TileProgram {
   // Adds expressions to the body's table.
-  TileProgram(const LoopBody& body, const LoopLevels& levels, bool is_in_one_tile);
+  TileProgram(const LoopBody& body, const LoopLevels& levels, TileKind kind);
+  // The columns fit into a tile: what a pass computed is there for the next.
+  bool has_whole_rows() const { return kind != TileKind::Piece; }
 
   struct Fold {
     StepId value = kNoStep, result = kNoStep;  // kNoStep: nothing needs it
@@ -71,7 +75,13 @@ struct TileProgram {
     std::vector<TileItem> columns;  // for each tile
   };
 
-  bool is_in_one_tile;
+  // Kept as a vector of equal lanes.
+  bool is_slot(StepId id) const {
+    const ValueLevel& level = steps[id].level;
+    return !level.uses_column && (!level.uses_row || kind != TileKind::Rows);
+  }
+
+  TileKind kind;
   std::vector<Step> steps;
   std::vector<Fold> folds;
   std::vector<Store> stores;

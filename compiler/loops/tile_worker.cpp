@@ -57,11 +57,6 @@ TileWorker::TileWorker(const TileCall& call)
 
 // ---- Shapes
 
-bool TileWorker::is_slot(StepId id) const {
-  const ValueLevel& level = program_.steps[id].level;
-  return !level.uses_column && (!level.uses_row || !program_.is_in_one_tile);
-}
-
 int64_t TileWorker::count_of(StepId id) const { return rows_of(id) * columns_of(id); }
 
 TileWorker::View TileWorker::view(StepId id) const {
@@ -132,7 +127,7 @@ void TileWorker::evaluate(StepId id, char* to, const FoldMemory* memory) {
     case Step::Kind::Fold: read_fold(step, id, to, *memory); break;
     case Step::Kind::Random: random(step, id, to); break;
   }
-  if (!is_slot(id)) return;
+  if (!program_.is_slot(id)) return;
   repeat_lane(to, size_of(step.dtype));
 }
 
@@ -142,7 +137,7 @@ void TileWorker::run_kernel(const Step& step, StepId id, char* to) {
   const int count = step.kind == Step::Kind::Lookup ? 1 : arity_of(step.prim);
   for (int i = 0; i < count; ++i) {
     in[i] = data_[step.operands[i]];
-    steps[i] = is_slot(step.operands[i]) ? 0 : 1;
+    steps[i] = program_.is_slot(step.operands[i]) ? 0 : 1;
   }
   DType operands = program_.steps[step.operands[0]].dtype;
   if (step.prim == Prim::Where) operands = step.dtype;
@@ -150,7 +145,7 @@ void TileWorker::run_kernel(const Step& step, StepId id, char* to) {
     operands = step.dtype;
     in[1] = call_.body.values.tables()[step.imm].data;
   }
-  cpu::tile_kernel(step.prim, operands)(is_slot(id) ? kLanes : count_of(id), in, steps, to);
+  cpu::tile_kernel(step.prim, operands)(program_.is_slot(id) ? kLanes : count_of(id), in, steps, to);
 }
 
 void TileWorker::expand(const Step& step, StepId id, char* to) {
@@ -332,7 +327,7 @@ void TileWorker::fold(const TileItem& item, const FoldMemory* memory) {
   const View value = view(made.value);
   switch (body.axis) {
     case BodyFold::Axis::Columns: {
-      if (!program_.is_in_one_tile) {
+      if (!program_.has_whole_rows()) {
         char* block = memory->of[item.index] + tile_.column / cpu::kInnerBlock * bytes;
         return kernels.run(value.data, tile_.columns, block);
       }
@@ -345,7 +340,7 @@ void TileWorker::fold(const TileItem& item, const FoldMemory* memory) {
         kernels.run(value.data + r * value.row_step * bytes, tile_.columns, total);
         kernels.serial(to + r * bytes, total, 1);
       }
-      if (!is_slot(made.result)) break;
+      if (!program_.is_slot(made.result)) break;
       repeat_lane(to, static_cast<size_t>(bytes));
       if (memory != nullptr && memory->of[item.index] != nullptr)
         std::memcpy(memory->of[item.index], to, static_cast<size_t>(bytes));

@@ -59,7 +59,6 @@ class TileWorker {
     const char* data;
     int64_t row_step, column_step;
   };
-  bool is_slot(StepId id) const;
   int64_t count_of(StepId id) const;
   View view(StepId id) const;
   // The rows and columns of a value.
