@@ -34,6 +34,12 @@ double seconds_since(Clock::time_point start) {
 // A source, its object and its library take less than one.
 constexpr uint64_t kMinFreeBytes = uint64_t{16} << 20;
 constexpr int kMaxMessageLines = 8;
+constexpr std::string_view kMagicOfLibraries = "\177ELF";
+
+// How long the compilations of other processes are waited for before they are done here as well, and how often they are
+// looked after: a kernel takes some 80 ms, and a process that is stopped may take any time.
+constexpr std::chrono::seconds kMaxWait{10};
+constexpr std::chrono::milliseconds kPoll{1};
 
 // A directory of this compilation: where it can be written, where there is room, and where libraries may be loaded from.
 class ScratchDirectory {
@@ -274,10 +280,8 @@ struct CpuCompiler::Impl {
   CpuLibraryPtr make(const CpuSource& source, const CacheKey& key, const ScratchDirectory& scratch) {
     const std::string built = build(source, scratch);
     const std::string bytes = read_file(built);
-    WEFT_CHECK(bytes.rfind("\x7f"
-                           "ELF",
-                           0) == 0,
-               "the compiler wrote no library for ", names_of(source));
+    WEFT_CHECK(bytes.rfind(kMagicOfLibraries, 0) == 0, "the compiler wrote no library for ",
+               names_of(source));
     std::string why, why_built;
     CpuLibraryPtr library;
     if (const auto published = cache().store(key, bytes)) {
@@ -286,7 +290,7 @@ struct CpuCompiler::Impl {
     }
     library = load_library(built, why_built);
     WEFT_CHECK(library != nullptr, "the library of ", names_of(source), " cannot be loaded: ", why_built);
-    if (!why.empty())
+    if (!why.empty() && cache().is_published(key))  // else it has been removed to make room
       warn_once(
           "cpu libraries of the cache",
           "compiled kernels cannot be loaded from the cache, and are compiled anew by each program: " + why);
@@ -315,7 +319,9 @@ struct CpuCompiler::Impl {
     else job.promise.set_exception(std::move(failure));
   }
 
-  void compile_all(std::vector<Job*>& jobs) {
+  // How many were compiled here: others may come from processes that compile the same at this moment.
+  size_t compile_all(std::vector<Job*>& jobs) {
+    std::atomic<size_t> num_compiled{0};
     const int cores = options.jobs > 0 ? options.jobs : usable_cores();
     const size_t workers = std::min(jobs.size(), static_cast<size_t>(cores));
     std::unique_ptr<ScratchDirectory> scratch;
@@ -326,17 +332,32 @@ struct CpuCompiler::Impl {
       no_scratch = std::current_exception();
     }
     std::atomic<size_t> next{0};
-    const auto work = [&] {
-      for (size_t i = next++; i < jobs.size(); i = next++) {
-        CpuLibraryPtr library;
-        std::exception_ptr failure = no_scratch;
-        try {
-          if (scratch != nullptr) library = make(*jobs[i]->source, jobs[i]->key, *scratch);
-        } catch (...) {
-          failure = std::current_exception();
-        }
-        finish(*jobs[i], library, failure);
+    Clock::time_point deadline;
+    const auto try_job = [&](Job& job, bool is_patient) {
+      std::optional<DiskCache::Claim> claim = cache().claim(job.key);
+      while (!claim && is_patient && Clock::now() < deadline) {
+        std::this_thread::sleep_for(kPoll);
+        claim = cache().claim(job.key);
       }
+      if (!claim && !is_patient) return false;
+      CpuLibraryPtr library;
+      std::exception_ptr failure = no_scratch;
+      try {
+        if (cache().is_published(job.key)) library = find_on_disk(job.key);
+        if (library == nullptr && scratch != nullptr) {
+          ++num_compiled;
+          library = make(*job.source, job.key, *scratch);
+        }
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      finish(job, library, failure);
+      return true;
+    };
+    // First what no other process is at.
+    std::vector<char> is_elsewhere(jobs.size(), 0);
+    const auto work = [&] {
+      for (size_t i = next++; i < jobs.size(); i = next++) is_elsewhere[i] = !try_job(*jobs[i], false);
     };
     std::vector<std::thread> threads;
     try {
@@ -345,6 +366,11 @@ struct CpuCompiler::Impl {
     }
     work();
     for (std::thread& thread : threads) thread.join();
+    deadline = Clock::now() + kMaxWait;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      if (is_elsewhere[i] != 0) try_job(*jobs[i], true);
+    }
+    return num_compiled;
   }
 
   std::vector<CpuLibraryPtr> compile(std::span<const CpuSource> sources) {
@@ -374,13 +400,14 @@ struct CpuCompiler::Impl {
       }
     }
     std::vector<Job*> missing;
+    size_t num_compiled = 0;
     try {
       for (Job& job : jobs) {
         const CpuLibraryPtr library = find_on_disk(job.key);
         if (library != nullptr) finish(job, library, nullptr);
         else missing.push_back(&job);
       }
-      if (!missing.empty()) compile_all(missing);
+      if (!missing.empty()) num_compiled = compile_all(missing);
     } catch (...) {
       for (Job& job : jobs) {
         if (!job.is_finished) finish(job, nullptr, std::current_exception());
@@ -390,14 +417,14 @@ struct CpuCompiler::Impl {
       const std::lock_guard lock(mutex);
       const double seconds = seconds_since(start);
       stats.shared += shared;
-      stats.compiled += missing.size();
-      stats.from_disk += jobs.size() - missing.size();
+      stats.compiled += num_compiled;
+      stats.from_disk += jobs.size() - num_compiled;
       (missing.empty() ? stats.load_seconds : stats.compile_seconds) += seconds;
       if (log_enabled(LogChannel::Cache) && !jobs.empty())
         log_line(
             LogChannel::Cache,
             fmt::format("cache: {} kernel sources: {} compiled, {} from disk, {} shared; {:.1f} ms",
-                        sources.size(), missing.size(), jobs.size() - missing.size(), shared, seconds * 1e3));
+                        sources.size(), num_compiled, jobs.size() - num_compiled, shared, seconds * 1e3));
     }
     // The first failure in the order of the sources, whichever came first.
     for (size_t i = 0; i < sources.size(); ++i) {

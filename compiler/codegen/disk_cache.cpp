@@ -511,6 +511,34 @@ std::optional<std::string> DiskCache::temporary_directory() {
   return impl_->root + "/tmp";
 }
 
+DiskCache::Claim::~Claim() {
+  if (file_ < 0) return;
+  // Who has opened it already locks a file without a name, and may then make what another one makes too: that is all.
+  ::unlink(path_.c_str());
+  ::close(file_);
+}
+
+std::optional<DiskCache::Claim> DiskCache::claim(const CacheKey& key) {
+  Claim claim;
+  const std::optional<std::string> directory = temporary_directory();
+  if (!directory) return claim;
+  claim.path_ = *directory + "/lock-" + key.hash().to_string();
+  const int file = ::open(claim.path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return claim;
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(file);
+    return std::nullopt;
+  }
+  claim.file_ = file;
+  return claim;
+}
+
+bool DiskCache::is_published(const CacheKey& key) const {
+  struct stat status;
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->is_readable && ::lstat(impl_->path_of(key.hash()).c_str(), &status) == 0;
+}
+
 std::string DiskCache::why_memory_only() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->reason;

@@ -3,7 +3,7 @@
 //
 // Note [Files of the cache]
 //   <directory>/v<format>/ab/cdef…   an entry: its bytes, then a footer with key, length and checksum
-//   <directory>/v<format>/tmp/       what is being written
+//   <directory>/v<format>/tmp/       what is being written, and locks of what is being made
 //   <directory>/lock                 held while entries are removed
 // The footer stands at the end because a shared library is dlopened as it lies there: the loader does not look behind the
 // parts that the library lists. An entry is written under a temporary name and renamed: readers see all of it or nothing,
@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/codegen/cache_key.h"
@@ -67,6 +68,29 @@ class DiskCache {
   std::optional<std::string> store(const CacheKey& key, std::string_view bytes);
   // Removes an entry that cannot be used although it is what was stored; counted as corrupt.
   void discard(const CacheKey& key);
+
+  // The sole right to make an entry that is missing, so that processes that start together do not all compile the same. It
+  // ends with the object, and with its process. It saves work only: without it everything is as right.
+  class Claim {
+   public:
+    Claim() = default;  // where there is nobody to share with
+    Claim(Claim&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+    Claim& operator=(Claim&& other) noexcept {
+      std::swap(path_, other.path_);
+      std::swap(file_, other.file_);
+      return *this;
+    }
+    ~Claim();
+
+   private:
+    friend class DiskCache;
+    std::string path_;
+    int file_ = -1;
+  };
+  // Nothing while another process, or another cache of this one, has it.
+  std::optional<Claim> claim(const CacheKey& key);
+  // Whether there is a file for it, be it intact or not.
+  bool is_published(const CacheKey& key) const;
 
   // A directory for temporary files on the disk of the cache, or nothing where that cannot be written.
   std::optional<std::string> temporary_directory();

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -364,6 +365,27 @@ TEST_F(CpuCompilerTest, ALimitOnFilesIsAnErrorThatCanBeCaught) {
   }));
 }
 
+TEST_F(CpuCompilerTest, ProcessesThatStartTogetherCompileEachSourceOnce) {
+  // Each says by its exit status how many it compiled.
+  std::vector<pid_t> children;
+  for (int i = 0; i < 8; ++i) {
+    std::fflush(nullptr);
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    CpuCompiler compiler(options());
+    ::_exit(adds_well(compiler, 3) ? static_cast<int>(compiler.stats().compiled) : 100);
+  }
+  int compiled = 0;
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    compiled += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(compiled, 3);
+  EXPECT_EQ(num_temporaries(), 0u);
+}
+
 TEST_F(CpuCompilerTest, TwelveColdProcessesOfWhichOneIsKilled) {
   const pid_t killed = start_child([&]() -> bool {
     for (int i = 100;; ++i) {
@@ -407,8 +429,10 @@ TEST_F(CpuCompilerTest, AProgramThatIgnoresOrReapsChildrenCompilesAllTheSame) {
   fs::remove_all(directory_);
   EXPECT_TRUE(in_child([&] {
     ::signal(SIGCHLD, [](int) {
+      const int error = errno;
       while (::waitpid(-1, nullptr, WNOHANG) > 0) {
       }
+      errno = error;
     });
     return compiles();
   }));

@@ -452,6 +452,32 @@ TEST_F(DiskCacheTest, EightThreadsOfOneCache) {
   EXPECT_EQ(cache.stats().hits, 400u);
 }
 
+TEST_F(DiskCacheTest, AClaimIsOfOneProcessAndEndsWithIt) {
+  DiskCache cache(options());
+  {
+    const auto claim = cache.claim(key_of("a"));
+    ASSERT_TRUE(claim.has_value());
+    EXPECT_TRUE(in_child([&] {
+      DiskCache other(options());
+      return !other.claim(key_of("a")) && other.claim(key_of("b"));
+    }));
+  }
+  EXPECT_TRUE(cache.claim(key_of("a")).has_value());
+  const pid_t child = start_child([&]() -> bool {
+    DiskCache other(options());
+    const auto claim = other.claim(key_of("a"));
+    ::raise(SIGKILL);
+    return claim.has_value();
+  });
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(cache.claim(key_of("a")).has_value());
+  EXPECT_TRUE(temporaries().empty());
+  // Where there are no files, everyone makes what is missing.
+  DiskCache memory(options(0));
+  const auto first = memory.claim(key_of("a")), second = memory.claim(key_of("a"));
+  EXPECT_TRUE(first.has_value() && second.has_value());
+}
+
 // At a hundred moments and more of writing and removing: what is there afterwards is whole.
 TEST_F(DiskCacheTest, AKillLeavesWholeEntriesOnly) {
   constexpr size_t kKeys = 12;
