@@ -141,13 +141,19 @@ class ProgramBuilder {
     return id;
   }
 
+  // The arenas of the table grow while indirect symbols bring in the indices of what they were loaded from.
   StepId sum(ExprId expr) {
     const SymStore& store = table_.store();
+    const int64_t constant = store.exprs[expr].constant;
+    const auto known = store.terms_of(expr);
+    const SmallVector<Term, 8> terms(known.begin(), known.end());
     StepId total = kNoStep;
-    for (const Term& term : store.terms_of(expr)) {
-      // Factors of smaller shapes first, so that most products are made once.
+    for (const Term& term : terms) {
+      const auto of_term = store.factors_of(term.monomial);
+      const SmallVector<AtomId, 8> atoms(of_term.begin(), of_term.end());
       SmallVector<StepId, 8> factors;
-      for (AtomId atom : store.factors_of(term.monomial)) factors.push_back(of_atom(atom));
+      for (AtomId atom : atoms) factors.push_back(of_atom(atom));
+      // Factors of smaller shapes first, so that most products are made once.
       if (term.coefficient != 1) factors.push_back(integer(term.coefficient));
       const auto size = [&](StepId id) { return at(id).level.uses_row + 2 * at(id).level.uses_column; };
       std::stable_sort(factors.begin(), factors.end(), [&](StepId a, StepId b) { return size(a) < size(b); });
@@ -155,13 +161,12 @@ class ProgramBuilder {
       for (size_t f = 1; f < factors.size(); ++f) product = integers(Prim::Mul, product, factors[f]);
       total = total == kNoStep ? product : integers(Prim::Add, total, product);
     }
-    const int64_t constant = store.exprs[expr].constant;
     if (total == kNoStep) return integer(constant);
     return constant == 0 ? total : integers(Prim::Add, total, integer(constant));
   }
 
   StepId of_atom(AtomId id) {
-    const Atom& atom = table_.store().atoms[id];
+    const Atom atom = table_.store().atoms[id];
     if (atom.symbol != kNone) return of_symbol(atom.symbol);
     const StepId a = of_index(atom.a), b = of_index(atom.b);
     switch (atom.op) {
