@@ -75,6 +75,14 @@ class Fuser {
     }
     if (unit == kNoUnit) {
       const Node& n = graph_.nodes[node];
+      // What is printed, or told to the host, comes in the order in which it was written.
+      if (n.op->has_effect) {
+        if (effect_) {
+          task.needs.push_back(*effect_);
+          tasks_[*effect_].users.push_back(id);
+        }
+        effect_ = id;
+      }
       for (uint32_t k = 0; k < n.num_outputs; ++k) maker_[n.first_output + k] = id;
     } else {
       maker_[lowering_.units[unit].value] = id;
@@ -92,6 +100,7 @@ class Fuser {
 
   void group_all() {
     for (uint32_t t = 0; t < tasks_.size(); ++t) {
+      newest_ = t;
       if (tasks_[t].unit == kNoUnit) continue;
       Group& own = groups_[t];
       const auto loops = choose_loops(own.tasks);
@@ -179,17 +188,14 @@ class Fuser {
 
   // Whether something outside both must run between a and b.
   bool has_path(uint32_t a, uint32_t b) {
-    const uint32_t last = groups_[b].tasks.back();
     std::vector<bool> seen(groups_.size());
     std::vector<uint32_t> open;
     const auto step = [&](uint32_t from) {
       for (const uint32_t task : groups_[from].tasks) {
         for (const uint32_t user : tasks_[task].users) {
+          // What has not been looked at stands alone, and nothing before it needs it.
+          if (user > newest_) continue;
           const uint32_t next = tasks_[user].group;
-          if (user > last && next != b) {
-            // A group that was merged may hold earlier tasks, which is why the group's first counts.
-            if (groups_[next].tasks.front() > last) continue;
-          }
           if (next == from || seen[next] || next == a) continue;
           if (next == b) {
             if (from != a) return true;
@@ -259,11 +265,8 @@ class Fuser {
     return pointwise_loops(tasks, *widest);
   }
 
-  // How the accesses of a body move along each dimension: by index expression, then by dimension.
-  struct Moves {
-    std::vector<SmallVector<std::optional<Sym>, kInlineRank>> strides;
-    size_t store = 0;  // which of them is the store that decides the order
-  };
+  // How the accesses of a body move along each dimension: by index expression (stores first), then by dimension.
+  using Moves = std::vector<SmallVector<std::optional<Sym>, kInlineRank>>;
 
   Moves moves_of(const std::vector<uint32_t>& tasks, const GroupLoops& trial) {
     BuiltBody built = build(tasks, trial);
@@ -275,7 +278,7 @@ class Fuser {
         strides.push_back(symbol.is_symbolic() ? stride_along(lowering_.syms(), built.body, index, symbol)
                                                : std::optional<Sym>(Sym::from_int(0)));
       }
-      moves.strides.push_back(std::move(strides));
+      moves.push_back(std::move(strides));
     };
     for (const BodyStore& store : built.body.stores) add(store.index);
     for (const Source& source : built.body.sources)
@@ -283,19 +286,13 @@ class Fuser {
     return moves;
   }
 
-  GroupLoops row_major(const Unit& widest) {
-    GroupLoops loops;
-    const Sizes& sizes = lowering_.values[widest.value].sizes;
-    loops.columns = product_of({sizes.data(), sizes.size()});
-    return loops;
-  }
-
   // Note [Loops of pointwise kernels]
   // Dimensions go from the outermost to the innermost as the result lies in memory. The innermost ones along which every
   // access moves as along one become the columns, the others the rows; all of them, where nothing is broadcast or strided.
   GroupLoops pointwise_loops(const std::vector<uint32_t>& tasks, const Unit& widest) {
-    GroupLoops flat = row_major(widest);
     const Sizes& sizes = lowering_.values[widest.value].sizes;
+    GroupLoops flat;
+    flat.columns = product_of({sizes.data(), sizes.size()});
     GroupLoops trial;
     trial.sizes = sizes;
     trial.by_dimension = true;
@@ -307,9 +304,9 @@ class Fuser {
     }
     SmallVector<size_t, kInlineRank> order;
     for (size_t d = 0; d < sizes.size(); ++d)
-      if (sizes[d].is_symbolic() || sizes[d].concrete() != 1) order.push_back(d);
-    const auto& store = moves.strides[moves.store];
-    const auto distance = [&](size_t d) { return store[d] ? hint_of(*store[d]) : 0; };
+      if (!is_one(sizes[d])) order.push_back(d);
+    const auto& first_store = moves[0];
+    const auto distance = [&](size_t d) { return first_store[d] ? hint_of(*first_store[d]) : 0; };
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return distance(a) > distance(b); });
     if (order.empty()) return flat;
@@ -317,7 +314,7 @@ class Fuser {
     Sym run = sizes[order.back()];
     for (size_t k = order.size() - 1; k-- > 0; ++num_columns) {
       const size_t outer = order[k], inner = order.back();
-      const bool merges = std::all_of(moves.strides.begin(), moves.strides.end(), [&](const auto& strides) {
+      const bool merges = std::all_of(moves.begin(), moves.end(), [&](const auto& strides) {
         return strides[outer] && strides[inner] &&
                is_same_size(lowering_, *strides[outer], *strides[inner] * run);
       });
@@ -560,6 +557,8 @@ class Fuser {
   ScheduleOptions options_;
   std::vector<Task> tasks_;
   std::vector<Group> groups_;
+  uint32_t newest_ = 0;             // the last task that has been put into a group
+  std::optional<uint32_t> effect_;  // the last task that does something to the world
   std::unordered_map<ValueId, uint32_t> maker_;
   std::unordered_map<ValueId, std::vector<uint32_t>> readers_;
   std::unordered_set<uint64_t> refused_;

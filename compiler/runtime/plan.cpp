@@ -1,6 +1,7 @@
 // Extracting segments and compiling them.
 #include "compiler/runtime/plan.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "compiler/passes/pipeline.h"
@@ -58,8 +59,9 @@ Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   const auto start = std::chrono::steady_clock::now();
   hash_ = hash_of(traced_);
   const bool has_loops = backend.name() == "weft" || backend.name() == "interpret";
-  const KernelOptions kernels{.interpret =
-                                  has_loops && (backend.name() == "interpret" || !can_generate_code())};
+  KernelOptions kernels;
+  kernels.is_stand_in = backend.name() == "weft" && !can_generate_code();
+  kernels.interpret = backend.name() == "interpret" || kernels.is_stand_in;
   graph_ = prepare(traced_, stage_for(backend, has_loops));
   if (const BackendFunction function = backend.function(); !function) {
     if (has_loops) launch_plan_ = std::make_unique<LaunchPlan>(schedule(graph_), kernels);
@@ -79,8 +81,11 @@ void Plan::run(std::span<const Tensor* const> inputs, const RunValues& values,
     try {
       return launch_plan_->run(inputs, values, outputs);
     } catch (const KernelFailed&) {
-      // Nothing has been written yet, so that the ops as they were called raise what they raise.
-      GraphRunner(prepare(traced_, Stage::Captured)).run(inputs, values, outputs);
+      // Nothing has been written yet, so that the ops as they were called raise what they raise; but what was printed, or
+      // told to the host, would be so twice.
+      const bool has_effects = std::any_of(traced_.nodes.begin(), traced_.nodes.end(),
+                                           [](const Node& node) { return node.op->has_effect; });
+      if (!has_effects) GraphRunner(prepare(traced_, Stage::Captured)).run(inputs, values, outputs);
       throw;
     }
   }

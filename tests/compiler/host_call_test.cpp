@@ -66,6 +66,44 @@ TEST(PrintOp, PrintsEagerlyWhatItPrintsCompiled) {
   }
 }
 
+TEST(PrintOp, KeepsItsPlaceWhateverIsFusedAroundIt) {
+  CaptureOutput output;
+  // Both sums are one kernel, which stands behind the second print if kernels stand where their last op does.
+  const auto f = [](Tensor x) {
+    const Tensor squares = sum(x * x, {0});
+    print("squares", squares);
+    print("x", x);
+    return sum(x, {0}) + squares;
+  };
+  const Tensor x = tensor({{1., 2.}, {3., 4.}});
+  f(x);
+  const std::string eager = output.take();
+  for (const char* backend : {"weft", "interpret", "aot_eager"}) {
+    auto compiled = compile(f, backend);
+    for (int i = 0; i < 3; ++i) {
+      compiled(x);
+      EXPECT_EQ(output.take(), eager) << backend;
+    }
+  }
+}
+
+TEST(HostCall, HappensOnceBeforeAnIndexError) {
+  for (const char* backend : {"weft", "interpret", "aot_eager"}) {
+    int calls = 0;
+    auto f = compile(
+        [&calls](Tensor x, Tensor index) {
+          host_call([&calls](const Tensor&) { ++calls; }, x);
+          return x.index_select(0, index) * 2;
+        },
+        backend);
+    const Tensor x = tensor({1., 2., 3.});
+    f(x, tensor({0, 2}));
+    EXPECT_EQ(calls, 1) << backend;
+    EXPECT_THROW(f(x, tensor({0, 3})), IndexError) << backend;
+    EXPECT_LE(calls, 2) << backend;
+  }
+}
+
 TEST(PrintOp, HappensInAFunctionThatGivesNothing) {
   CaptureOutput output;
   auto f = compile([](Tensor x) { print(x + 1); });
