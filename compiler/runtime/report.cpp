@@ -60,7 +60,7 @@ void add_entry(std::string& out, const Explanation::Entry& entry, size_t number)
     out += "  graph " + graph.name + ": " + count_of(graph.nodes, "node") + "\n";
     if (graph.nodes <= kMostNodes) add_lines(out, graph.text, "    ");
     for (const Explanation::Kernel& kernel : graph.kernels) {
-      out += "    kernel " + kernel.name;
+      out += "    " + kernel.name;
       for (size_t i = 0; i < kernel.origins.size(); ++i) out += (i == 0 ? ": " : ", ") + kernel.origins[i];
       out += "\n";
     }
