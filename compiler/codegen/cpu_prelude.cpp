@@ -1060,14 +1060,4 @@ std::string fold_text(std::string_view fold, std::string_view type, const std::s
          b + ")";
 }
 
-const char* name_of(cpu::Fold fold) {
-  switch (fold) {
-    case cpu::Fold::Sum: return "sum";
-    case cpu::Fold::Prod: return "prod";
-    case cpu::Fold::Max: return "max";
-    case cpu::Fold::Min: return "min";
-  }
-  WEFT_ASSERT(false, "unknown fold");
-}
-
 }  // namespace weft::compiler

@@ -45,8 +45,6 @@ std::string definitions_for(CpuTarget target, std::string_view text);
 const char* element_type(DType dtype);
 // How loads and stores of a dtype are called: "bf16", "bool".
 std::string element_name(DType dtype);
-// "sum", "max": part of the names of fold functions.
-const char* name_of(cpu::Fold fold);
 // Two values of a vector type, folded.
 std::string fold_text(std::string_view fold, std::string_view type, const std::string& a,
                       const std::string& b);

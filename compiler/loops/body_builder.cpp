@@ -9,11 +9,6 @@
 namespace weft::compiler {
 namespace {
 
-bool is_one(Sym a) { return !a.is_symbolic() && a.concrete() == 1; }
-uint64_t bits_of(Sym a) {
-  return a.is_symbolic() ? uint64_t{a.id()} << 1 | 1 : static_cast<uint64_t>(a.concrete()) << 1;
-}
-
 // The indices of the element that is number `linear` in row-major order.
 Indices delinearize(Sym linear, std::span<const Sym> sizes) {
   Indices at(sizes.size(), Sym::from_int(0));
@@ -292,7 +287,7 @@ class BodyBuilder final : public LoopReader {
   struct KeyHash {
     size_t operator()(const Key& key) const {
       uint64_t hash = key.value * 0x9E3779B97F4A7C15u + key.mask;
-      for (const Sym a : key.at) hash = (hash ^ bits_of(a)) * 0xD6E8FEB86659FD93u, hash ^= hash >> 31;
+      for (const Sym a : key.at) hash = (hash ^ key_of(a)) * 0xD6E8FEB86659FD93u, hash ^= hash >> 31;
       return hash;
     }
   };

@@ -2,6 +2,7 @@
 // Needs schedule, loop_levels and tensor/loop_rule. The scheduler tries groups with it and keeps what it builds.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 
 #include "compiler/loops/loop_levels.h"
@@ -92,8 +93,8 @@ class Lowering {
   ValueId add_partial(const Value& value);
 
  private:
-  std::unordered_map<uint64_t, Sym> symbols_;
-  std::vector<int8_t> inlinable_;  // by node: -1 unknown
+  std::map<std::pair<uint64_t, uint32_t>, Sym> symbols_;  // by size and role
+  std::vector<int8_t> inlinable_;                         // by node: -1 unknown
   std::vector<std::unique_ptr<Layout<Sym>>> layouts_, dense_views_;
 };
 

@@ -10,7 +10,6 @@
 #include "tensor/base/error.h"
 
 namespace weft::compiler {
-namespace {
 
 const char* name_of(cpu::Fold fold) {
   switch (fold) {
@@ -21,6 +20,8 @@ const char* name_of(cpu::Fold fold) {
   }
   return "?";
 }
+
+namespace {
 
 const char* name_of(BodyFold::Axis axis) {
   switch (axis) {
@@ -73,7 +74,7 @@ class BodyPrinter {
     for (BodyValue v = 0; v < body_.values.nodes().size(); ++v) print_value(v);
     for (size_t f = 0; f < body_.folds.size(); ++f) {
       const BodyFold& fold = body_.folds[f];
-      out_ << "  fold " << f << " = " << name_of(fold.fold) << " of %" << fold.value << " along "
+      out_ << "  fold " << f << " = " << compiler::name_of(fold.fold) << " of %" << fold.value << " along "
            << name_of(fold.axis) << '\n';
     }
     for (const BodyStore& store : body_.stores) {

@@ -44,6 +44,13 @@ inline bool is_identical(Sym a, Sym b) {
   return a.is_symbolic() ? a.id() == b.id() : a.concrete() == b.concrete();
 }
 
+// For maps of sizes, strides and indices: equal where is_identical() says so. (Integers of 63 bits keep apart.)
+inline uint64_t key_of(Sym a) {
+  return a.is_symbolic() ? uint64_t{a.id()} << 1 | 1 : static_cast<uint64_t>(a.concrete()) << 1;
+}
+// Known to be 1.
+inline bool is_one(Sym a) { return !a.is_symbolic() && a.concrete() == 1; }
+
 // What stands behind an Input node: its imm is the index into LoopBody::sources.
 struct Source {
   enum class Kind : uint8_t {
@@ -138,6 +145,9 @@ struct LoopBody {
       size_symbols;  // of the table, whose values a call brings; loop symbols are not among them
   std::vector<std::string> origins;  // "net.cpp:12 rms_norm", for comments and explain()
 };
+
+// "sum", "max": in listings and in the names of generated functions.
+const char* name_of(cpu::Fold fold);
 
 std::string to_string(const LoopBody& body);
 // InternalError with the listing unless dtypes agree, indices name known symbols, folds do not depend on themselves, a fold

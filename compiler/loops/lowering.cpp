@@ -1,7 +1,5 @@
 // What loops can compute of a graph, and where its values lie.
 // Place: with body_builder.cpp the out-of-line half of compiler/loops/body_builder.h.
-#include <limits>
-
 #include "compiler/loops/body_builder.h"
 #include "tensor/ops/pointwise_rule.h"
 
@@ -22,13 +20,9 @@ Lowering::Lowering(const Graph& g)
 }
 
 Sym Lowering::symbol(uint32_t role, Sym size) {
-  if (!size.is_symbolic() && size.concrete() == 1) return Sym::from_int(0);
-  const uint64_t key = (size.is_symbolic() ? (uint64_t{size.id()} << 1 | 1) * 0x9E3779B97F4A7C15u
-                                           : static_cast<uint64_t>(size.concrete()) << 1) *
-                           31 +
-                       role;
-  const auto found = symbols_.find(key);
-  if (found != symbols_.end()) return found->second;
+  if (is_one(size)) return Sym::from_int(0);
+  const std::pair<uint64_t, uint32_t> key(key_of(size), role);
+  if (const auto found = symbols_.find(key); found != symbols_.end()) return found->second;
   const Interval range = syms().range(size);
   const std::string name = role == kBatch ? "b" : role == kRow ? "x" : role == kColumn ? "r" : "i";
   // The index of a loop that never runs is not 0 either: nothing may be read before it.
@@ -145,7 +139,7 @@ double Lowering::own_cost(NodeId id) {
   if (node.op->kind == Kind::View) return 0;
   if (node.op->pointwise != nullptr) return node.op->pointwise->cost;
   if (node.op->is_random) return 60;
-  return node.op->algebra.is_fill ? 0 : 4;
+  return 4;
 }
 
 namespace {

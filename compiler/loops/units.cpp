@@ -64,18 +64,12 @@ class Units {
     if (!rule || !fits(*rule, lowering_.values[node.operands[0].value].sizes)) return std::nullopt;
     return rule;
   }
-  // Eager folds drop dimensions of size 1 and ask whether the innermost one left is folded. Sizes that are not known must
-  // not change the answer.
+  // Eager folds drop dimensions of size 1, which decides the order of the fold: whether there are any must be known.
   bool fits(const FoldRule& rule, const Sizes& sizes) {
-    std::optional<bool> inner;
     for (size_t d = sizes.size(); d-- > 0;) {
       const Interval range = lowering_.syms().range(sizes[d]);
       if (rule.needs_elements && rule.folded[d] && range.min < 1) return false;
-      if (range.min == 1 && range.max == 1) continue;
-      if (!inner) inner = rule.folded[d];
-      if (range.min > 1 || range.max <= 0) continue;
-      // A size that may be 1: what lies around it must be treated alike with and without it.
-      if (sizes[d].is_symbolic() && range.max > 1) return false;
+      if (range.min != range.max && range.min <= 1) return false;
     }
     return true;
   }
@@ -170,7 +164,7 @@ class Units {
     const Value& x = lowering_.values[source];
     const Sizes sizes = x.sizes;
     const size_t rank = sizes.size();
-    const auto is_dropped = [&](size_t d) { return !sizes[d].is_symbolic() && sizes[d].concrete() == 1; };
+    const auto is_dropped = [&](size_t d) { return is_one(sizes[d]); };
     Unit unit;
     unit.value = value;
     unit.node = n;
@@ -248,7 +242,7 @@ class Units {
     unit.batches = unit.rows = unit.columns = Sym::from_int(1);
     for (size_t d = 0; d < sizes.size(); ++d) {
       Role role = role_of(d);
-      if (!sizes[d].is_symbolic() && sizes[d].concrete() == 1) role = Role::None;
+      if (is_one(sizes[d])) role = Role::None;
       unit.roles.push_back(role);
       Sym& loop = role == Role::Batch ? unit.batches : role == Role::Row ? unit.rows : unit.columns;
       if (role != Role::None) loop = loop * sizes[d];

@@ -69,7 +69,6 @@ Graph prepare(const Graph& graph, Stage stage) {
   if (stage == Stage::Captured) return dce(graph);
   PipelineOptions options;
   if (stage == Stage::Lowered) options.decompositions = DecompositionSet().remove(Kind::Pointwise);
-  if (stage == Stage::Simplified) options.decompositions = DecompositionSet::none();
   return run_pipeline(graph, options).forward;
 }
 

@@ -34,7 +34,6 @@ Partition run_pipeline(const Graph& graph, const PipelineOptions& options);
 // How far a graph is changed before a backend gets it.
 enum class Stage : uint8_t {
   Captured,    // as it was traced, without what nobody reads
-  Simplified,  // the ops that the user called, each as one node
   Lowered,     // ops taken apart down to those that loops compute, folds and one body each, and library calls
   Decomposed,  // ops taken apart down to primitives
 };

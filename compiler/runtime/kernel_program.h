@@ -10,7 +10,8 @@
 namespace weft::compiler {
 
 struct KernelOptions {
-  bool interpret = false;  // no code is generated
+  bool interpret = false;    // no code is generated
+  bool is_stand_in = false;  // because none can be
 };
 
 struct KernelProgram {

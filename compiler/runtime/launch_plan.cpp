@@ -8,7 +8,6 @@
 #include "compiler/runtime/plan.h"
 #include "compiler/runtime/stats.h"
 #include "compiler/trace/table_environment.h"
-#include "tensor/base/half.h"
 #include "tensor/cpu/parallel.h"
 
 namespace weft::compiler {
@@ -26,7 +25,7 @@ struct LaunchPlan::Frame {
   std::vector<std::vector<void*>> arguments;  // by kernel step
   std::vector<std::vector<uint64_t>> numbers;
   std::vector<std::vector<int64_t>> body_sizes;
-  std::vector<int> threads;  // by kernel step
+  std::vector<int> threads;  // by kernel step: how many it is worth
 };
 
 class LaunchPlan::FrameLease {
@@ -100,18 +99,14 @@ LaunchPlan::LaunchPlan(Schedule schedule, const KernelOptions& options)
   for (const std::optional<MemoryPlace>& place : schedule_.places)
     if (place && place->buffer < needs_handle_.size()) needs_handle_[place->buffer] = true;
   for (const ExternStep& step : schedule_.externs) prepare_extern(step.node);
-  // Whoever asks for the interpreter gets what was asked for; elsewhere it stands in for code.
-  for (const KernelProgram& program : programs_)
-    count(program.function != nullptr || can_generate_code() ? Count::Kernel : Count::Interpreted);
+  count(options.is_stand_in ? Count::Interpreted : Count::Kernel, programs_.size());
   is_static_ = std::none_of(sizes_.begin(), sizes_.end(), [](Sym a) { return a.is_symbolic(); });
 }
 
 LaunchPlan::~LaunchPlan() = default;
 
 uint32_t LaunchPlan::slot_of(Sym size) {
-  const uint64_t key =
-      size.is_symbolic() ? uint64_t{size.id()} << 1 | 1 : static_cast<uint64_t>(size.concrete()) << 1;
-  const auto [at, is_new] = size_slots_.emplace(key, static_cast<uint32_t>(sizes_.size()));
+  const auto [at, is_new] = size_slots_.emplace(key_of(size), static_cast<uint32_t>(sizes_.size()));
   if (is_new) sizes_.push_back(size);
   return at->second;
 }
@@ -173,8 +168,8 @@ void LaunchPlan::set_sizes(Frame& frame, std::span<const int64_t> symbols) const
     for (size_t i = 0; i < arguments_[p].symbols.size(); ++i)
       frame.body_sizes[p][i] = symbols[arguments_[p].symbols[i]];
     const double work = static_cast<double>(frame.sizes[arguments_[p].work]) * programs_[p].cost;
-    frame.threads[p] =
-        static_cast<int>(std::clamp(work / kThreadWork, 1.0, static_cast<double>(num_threads())));
+    constexpr double kMostThreads = 1024;
+    frame.threads[p] = static_cast<int>(std::clamp(work / kThreadWork, 1.0, kMostThreads));
   }
   frame.symbols.assign(symbols.begin(), symbols.end());
   prepare_memory(frame);
@@ -192,13 +187,6 @@ void LaunchPlan::prepare_memory(Frame& frame) const {
   char* const base = memory.bytes > 0 ? bytes_of(frame.arena) : nullptr;
   for (size_t i = 0; i < lifetimes_.arena.size(); ++i)
     frame.pointers[lifetimes_.arena[i].buffer] = base + memory.offsets[i];
-  const std::lock_guard lock(mutex_);
-  arena_bytes_ = memory.bytes;
-}
-
-size_t LaunchPlan::arena_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return arena_bytes_;
 }
 
 // ---- A run --------------------------------------------------------------------------------------------------------------
@@ -272,7 +260,7 @@ void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& value
   }
   KernelError error;
   run_program(programs_[index], schedule_.kernels[index], arguments.data(), numbers.data(),
-              frame.body_sizes[index].data(), &error, frame.threads[index]);
+              frame.body_sizes[index].data(), &error, std::min(frame.threads[index], num_threads()));
   if (error.check != 0) [[unlikely]]
     throw_failed(schedule_.kernels[index].bodies[0], error);
 }

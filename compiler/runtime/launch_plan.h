@@ -28,9 +28,6 @@ class LaunchPlan {
 
   const Schedule& schedule() const { return schedule_; }
   const std::vector<KernelProgram>& programs() const { return programs_; }
-  size_t num_kernels() const { return programs_.size(); }
-  // Of the last shapes that ran: bytes of the arena, and what its buffers would take apart.
-  size_t arena_bytes() const;
 
  private:
   struct Frame;
@@ -63,7 +60,7 @@ class LaunchPlan {
   Schedule schedule_;
   std::vector<KernelProgram> programs_;  // by kernel step
   std::vector<Extern> externs_;
-  std::vector<Sym> sizes_;  // that a call must evaluate, each once
+  std::vector<Sym> sizes_;  // that a call must evaluate
   std::unordered_map<uint64_t, uint32_t> size_slots_;
   std::vector<Sizes> buffer_sizes_, buffer_strides_;  // by buffer
   std::vector<uint32_t> buffer_bytes_;                // by buffer: the slot of its bytes
@@ -87,7 +84,6 @@ class LaunchPlan {
 
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Frame>> free_frames_;
-  mutable size_t arena_bytes_ = 0;
 };
 
 }  // namespace weft::compiler
