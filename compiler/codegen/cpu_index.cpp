@@ -75,16 +75,16 @@ std::string CpuIndex::atom_text(uint32_t id, const SymbolText& name) const {
   const auto call = [&](const char* function) { return std::string(function) + "(" + a + ", " + b + ")"; };
   const auto infix = [&](const char* symbol) { return "((" + a + ") " + symbol + " (" + b + "))"; };
   const Interval range_a = table_.range(atom.a), range_b = table_.range(atom.b);
-  const bool divides = range_b.min > 0;
+  const bool divides = range_b.min > 0, is_simple = divides && range_a.min >= 0;
   switch (atom.op) {
     case SymOp::Add: return infix("+");
     case SymOp::Sub: return infix("-");
     case SymOp::Mul: return infix("*");
     case SymOp::Min: return call("w_least");
     case SymOp::Max: return call("w_most");
-    case SymOp::TruncDiv: return divides ? infix("/") : call("w_quotient");
-    case SymOp::Mod: return divides ? infix("%") : call("w_remainder");
-    case SymOp::FloorDiv: return divides && range_a.min >= 0 ? infix("/") : call("w_floor_quotient");
+    case SymOp::TruncDiv: return is_simple ? call("w_over") : divides ? infix("/") : call("w_quotient");
+    case SymOp::Mod: return is_simple ? call("w_rest") : divides ? infix("%") : call("w_remainder");
+    case SymOp::FloorDiv: return is_simple ? call("w_over") : call("w_floor_quotient");
   }
   WEFT_ASSERT(false, "unknown operation of an index");
 }

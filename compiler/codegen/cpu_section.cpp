@@ -182,6 +182,12 @@ std::string CpuSection::address(uint32_t param, const LaneStride& lanes) {
   return pointer + " + c * (" + index_text(lanes.stride) + ")";
 }
 
+const std::string* CpuSection::tile_of(uint32_t param, Sym index) const {
+  for (const Tile& tile : tiles_)
+    if (tile.param == param && same(tile.index, index)) return &tile.address;
+  return nullptr;
+}
+
 void CpuSection::add_stream(const std::string& address, const LaneStride& lanes, uint32_t param,
                             bool is_written) {
   if (!lanes.is_affine) return;
@@ -211,6 +217,8 @@ CppValue CpuSection::load(const Source& source, DType dtype, At at, bool is_raw)
     const std::string text = lane_bits(source.mask);
     declare(at, "const unsigned " + bits + " = " + text + ";");
   }
+  if (const std::string* tile = tile_of(source.param, source.index))
+    return {"w_load_" + name + "(" + *tile + ", n)", type};
   if (const std::optional<LaneStride> lanes = code_.index.lanes(source.index)) {
     const std::string from = address(source.param, *lanes);
     const std::string stride = index_text(lanes->stride);
@@ -257,8 +265,14 @@ CppValue CpuSection::random(BodyValue v, const Source& source, DType dtype, At a
   if (at.scope != Scope::Column)
     return {"w_splat_" + type + "(w_word" + bits + "(" + stream + index_text(source.index) + "))", type};
   const std::optional<LaneStride> lanes = code_.index.lanes(source.index);
-  if (lanes && is_int(lanes->stride, 1))
-    return {"w_words" + bits + "(" + stream + index_text(source.index) + ")", type};
+  if (lanes && is_int(lanes->stride, 1)) {
+    const std::string first = stream + index_text(source.index);
+    if (is_wide) return {"w_words64(" + first + ")", type};
+    // The next vector finds half of the words made.
+    const std::string words = fresh("words");
+    declare({Scope::Line, pass_}, "w_words " + words + ";");
+    return {"w_words32(" + first + ", " + words + ")", type};
+  }
   const std::string array = "x" + number(v);
   const std::string loop = each_lane(source.index, "", array + "[l] = w_word" + bits + "(" + stream + "at);");
   declare(at, std::string(element_type(dtype)) + " " + array + "[16] = {};");
@@ -365,6 +379,10 @@ void CpuSection::store_column(const BodyStore& store) {
     declare(at, "const unsigned " + bits + " = " + text + ";");
   }
   const CppValue x = stored_value(store, element);
+  if (const std::string* tile = tile_of(store.param, store.index)) {
+    declare(at, "w_store_" + element + "(" + *tile + ", " + x.text + ", n);");
+    return;
+  }
   const std::optional<LaneStride> lanes = code_.index.lanes(store.index);
   const bool adds = store.mode == BodyStore::Mode::Add;
   // Lanes that share a place add one after another.

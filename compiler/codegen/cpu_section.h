@@ -47,13 +47,23 @@ class CpuSection {
   void keep(BodyValue v, const std::string& array);
   void use_kept(BodyValue v, const std::string& array) { kept_[v] = array; }
 
+  // Elements that lie in a tile, dense along the columns, instead of the buffer: the address of lane 0.
+  void use_tile(uint32_t param, Sym index, const std::string& address) {
+    tiles_.push_back({param, index, address});
+  }
+
   // The result of a fold, from where it is computed on.
   void set_fold(uint32_t fold, CppValue result) { folds_[fold] = std::move(result); }
   // The result of a fold along the rows that has a column: its array, which begins with column `first`.
   void set_fold_array(uint32_t fold, const std::string& array) { fold_arrays_[fold] = array; }
 
+  // Another statement of the pass.
+  void add(const std::string& statement) { declare({Scope::Column, pass_}, statement); }
+
   Scope scope_of(const ValueLevel& level) const;
   std::string& text(Scope scope, uint32_t pass);
+  // The name of a buffer, declared at the head.
+  std::string buffer(uint32_t param);
   // "rows", "columns": the bounds of the loops, declared at the head.
   std::string bound(const char* name, Sym size);
   // An index as C++, with what it needs declared; `column` is how the column is called.
@@ -88,7 +98,7 @@ class CpuSection {
   void store_line(const BodyStore& store);
 
   void declare(At at, const std::string& statement);
-  std::string buffer(uint32_t param);
+  const std::string* tile_of(uint32_t param, Sym index) const;
   std::string symbol_text(uint32_t symbol, const char* column);
   void add_stream(const std::string& address, const LaneStride& lanes, uint32_t param, bool is_written);
   // The address of lane 0 of a vector of elements, and the stride between lanes.
@@ -108,6 +118,12 @@ class CpuSection {
   std::map<BodyValue, CppValue> values_, column_values_;
   std::map<BodyValue, std::string> kept_;
   std::vector<Stream> streams_;
+  struct Tile {
+    uint32_t param;
+    Sym index;
+    std::string address;
+  };
+  std::vector<Tile> tiles_;
   std::map<uint32_t, CppValue> folds_;
   std::map<uint32_t, std::string> fold_arrays_;
   std::set<uint32_t> buffers_, sizes_, indirects_, column_indirects_;

@@ -41,7 +41,8 @@ TEST(CpuCode, StridedBroadcastAndTransposedLoads) {
   for (size_t k = 0; k < std::size(dtypes); ++k) {
     const DType dtype = dtypes[k];
     const auto bytes = size_of(dtype);
-    for (const auto& [r, c] : {std::pair<int64_t, int64_t>{3, 5}, {7, 40}, {33, 17}, {2, 100}}) {
+    for (const auto& [r, c] :
+         {std::pair<int64_t, int64_t>{3, 5}, {7, 40}, {33, 17}, {2, 100}, {70, 130}, {130, 64}}) {
       const Tensor turned = random_tensor({c, r}, dtype, 1), wide = random_tensor({r * c * 2}, dtype, 2),
                    column = random_tensor({r}, dtype, 3);
       for (size_t isa = 0; isa < kernels.isas().size(); ++isa) {
@@ -66,6 +67,38 @@ TEST(CpuCode, StridedBroadcastAndTransposedLoads) {
                   << dtype << ' ' << i << ' ' << j;
             }
           }
+        }
+      }
+    }
+  }
+}
+
+// Softmax along the strided dimension: whole rows move by tiles, in and out.
+TEST(CpuCode, RowsThatAreStridedInMemory) {
+  const DType dtypes[] = {DType::Float32, DType::BFloat16, DType::Float64};
+  CompiledBodies kernels;
+  for (DType dtype : dtypes) {
+    BodyBuilder& b = kernels.add("softmax");
+    const TableEnvironment environment = b.arithmetic();
+    const Sym batches = b.size("batches", 2), rows = b.size("rows", 8), columns = b.size("columns", 100);
+    b.loops(batches, rows, columns);
+    const Sym at = (b.b * columns + b.c) * rows + b.r;
+    const Expr x = cast(b.load(b.in(dtype), at), compute_dtype(dtype));
+    const Expr e = exp(x - b.fold(cpu::Fold::Max, Axis::Columns, x));
+    b.store(b.out(dtype), at, cast(e / b.sum(Axis::Columns, e), dtype));
+  }
+  WEFT_COMPILE_OR_SKIP(kernels);
+  for (size_t k = 0; k < std::size(dtypes); ++k) {
+    for (const auto& [batches, rows, columns] :
+         {std::array<int64_t, 3>{1, 5, 7}, {2, 70, 33}, {3, 16, 64}, {1, 100, 300}}) {
+      const Tensor x = random_tensor({batches, columns, rows}, dtypes[k], 5, -9, 9);
+      for (size_t isa = 0; isa < kernels.isas().size(); ++isa) {
+        for (int threads : {1, 3}) {
+          const Tensor got = empty_of({batches, columns, rows}, dtypes[k]);
+          kernels.run(k, isa, {x, got}, {batches, rows, columns}, {}, threads);
+          // The tree of a fold is that of the innermost dimension.
+          const Tensor want = softmax(x.transpose(1, 2).contiguous(), 2).transpose(1, 2);
+          EXPECT_EQ(difference_of_bits(got, want), "") << dtypes[k] << ' ' << rows << " x " << columns;
         }
       }
     }
@@ -386,6 +419,53 @@ TEST(CpuCode, SumsAtPlacesThatCollideGoInLogicalOrder) {
 }
 
 // ---- Order
+
+// A computed place that several elements go to keeps the last of them, at any number of threads.
+TEST(CpuCode, TheLastOfSeveralStoresToOnePlaceStays) {
+  CompiledBodies kernels;
+  {  // out[i[r], c] = x[r, c]
+    BodyBuilder& b = kernels.add("put_rows");
+    const TableEnvironment environment = b.arithmetic();
+    const Sym rows = b.size("rows", 8), columns = b.size("columns", 100), size = b.size("size", 10);
+    b.loops(Sym::from_int(1), rows, columns);
+    const uint32_t x = b.in(DType::Float32), i = b.in(DType::Int64), to = b.out(DType::Float32);
+    const Sym at = b.indirect(b.load(i, b.r), size);
+    b.store(to, at * columns + b.c, b.load(x, element(b)));
+    EXPECT_NE(generate_cpu(b.body, {cpu::Isa::AVX2}).text.find("w_parallel((columns"), std::string::npos)
+        << "threads should share the columns";
+  }
+  {  // out[i[r, c]] = x[r, c]
+    BodyBuilder& b = kernels.add("put_elements");
+    const TableEnvironment environment = b.arithmetic();
+    const Sym rows = b.size("rows", 8), columns = b.size("columns", 100), size = b.size("size", 10);
+    b.loops(Sym::from_int(1), rows, columns);
+    const uint32_t x = b.in(DType::Float32), i = b.in(DType::Int64), to = b.out(DType::Float32);
+    b.store(to, b.indirect(b.load(i, element(b)), size), b.load(x, element(b)));
+  }
+  WEFT_COMPILE_OR_SKIP(kernels);
+  const int64_t r = 300, c = 70, size = 7;
+  const Tensor x = random_tensor({r, c}, DType::Float32, 1);
+  std::vector<double> indices(static_cast<size_t>(r * c));
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<double>((i * i + i / 3) % 14) - 7;
+  const Tensor index = testing_values::from_values(indices, {r * c}, DType::Int64);
+  const auto place = [&](int64_t at) {
+    return (static_cast<int64_t>(indices[static_cast<size_t>(at)]) + size) % size;
+  };
+  std::vector<float> by_row(static_cast<size_t>(size * c)), by_element(static_cast<size_t>(size));
+  for (int64_t i = 0; i < r * c; ++i) {
+    by_row[static_cast<size_t>(place(i / c) * c + i % c)] = data_of<float>(x)[i];
+    by_element[static_cast<size_t>(place(i))] = data_of<float>(x)[i];
+  }
+  for (size_t isa = 0; isa < kernels.isas().size(); ++isa) {
+    for (int threads : {1, 2, 4}) {
+      const Tensor rows = empty_of({size, c}, DType::Float32), elements = empty_of({size}, DType::Float32);
+      kernels.run(0, isa, {x, index, rows}, {r, c, size}, {}, threads);
+      kernels.run(1, isa, {x, index, elements}, {r, c, size}, {}, threads);
+      EXPECT_EQ(std::memcmp(bytes_of(rows), by_row.data(), rows.nbytes()), 0);
+      EXPECT_EQ(std::memcmp(bytes_of(elements), by_element.data(), elements.nbytes()), 0);
+    }
+  }
+}
 
 // A buffer that a later pass reads again is not overwritten before; the later of two stores wins.
 TEST(CpuCode, StoresWaitForThePassesThatReadWhatTheyOverwrite) {
