@@ -49,13 +49,16 @@ Log::~Log() { std::fclose(file_); }
 void Log::write(Line line) {
   std::string text;
   if (is_json_) {
-    for (const auto& [name, value] : line)
-      text += (text.empty() ? "{" : ", ") + json_text(std::string(name)) + ": " + spell(value, true);
+    for (const auto& [name, value] : line) {
+      text += text.empty() ? "{" : ", ";
+      text += json_text(std::string(name)) + ": " + spell(value, true);
+    }
     text += text.empty() ? "{}\n" : "}\n";
   } else {
     if (columns_.empty()) {
       for (const auto& [name, value] : line) {
-        text += (columns_.empty() ? "" : ",") + csv_text(std::string(name));
+        if (!columns_.empty()) text += ',';
+        text += csv_text(std::string(name));
         columns_.emplace_back(name);
       }
       text += '\n';
@@ -65,7 +68,8 @@ void Log::write(Line line) {
       WEFT_CHECK(c < columns_.size() && columns_[c] == name, "log: '", path_, "' has ",
                  c < columns_.size() ? "'" + columns_[c] + "'" : "no more columns", " at place ", c + 1,
                  ", not '", name, "'; a CSV log keeps the names of its first line (a .jsonl log need not)");
-      text += (c++ == 0 ? "" : ",") + spell(value, false);
+      if (c++ > 0) text += ',';
+      text += spell(value, false);
     }
     WEFT_CHECK(c == columns_.size(), "log: '", path_, "' has ", columns_.size(), " columns, but this line ",
                c);
