@@ -1,4 +1,4 @@
-// The cases of weft_bench: what each runs and how much it moves or computes.
+// The cases of weft_bench: what each runs in which mode, and how much it moves or computes.
 // Needs weft.h; main.cpp times them.
 #pragma once
 
@@ -10,16 +10,30 @@
 
 namespace weft::bench {
 
+// How a case is run: "eager" as it is written, "step" with the whole training step compiled, and otherwise with its function
+// compiled by a backend.
+struct Mode {
+  std::string name;
+  bool compiles_function() const { return name != "eager" && name != "step"; }
+  bool compiles_step() const { return name == "step"; }
+  CompileOptions options() const;
+};
+// Error where there is no such mode, or not yet.
+Mode mode_of(const std::string& name);
+
 struct Case {
   std::string name;
   // Prepares inputs and gives the call to time.
-  std::function<std::function<void()>(Device device)> make;
-  int iterations;               // calls per repetition
-  double bytes = 0, flops = 0;  // per call, where a rate is meaningful
-  bool training = false;        // a whole step: also runs in mode "step"
+  std::function<std::function<void()>(Device device, const Mode& mode)> make;
+  int iterations;  // calls per repetition
+  double bytes = 0,
+         flops = 0;  // per call, where a rate is meaningful; bytes that must be read or written, each once
+  bool training = false;  // a whole step: also runs in mode "step"
 };
 
 // The cases of peers' baseline script, by the same names. Shapes that differ by device follow it too.
 std::vector<Case> yardstick_cases(Device device);
+// Kernels whose bound is memory, at 4096×4096 float32: against a copy of the same bytes.
+std::vector<Case> bandwidth_cases();
 
 }  // namespace weft::bench

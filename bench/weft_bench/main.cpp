@@ -3,13 +3,17 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <regex>
 
 #include "bench/weft_bench/cases.h"
+#include "bench/weft_bench/copy.h"
 #include "tensor/cpu/isa.h"
 #include "tensor/cpu/parallel.h"
 
@@ -24,37 +28,84 @@ double seconds() {
 
 double rounded(double value, double digits) { return std::round(value * digits) / digits; }
 
-// The median over repetitions of the mean over a loop of calls, in microseconds.
-double loop_us(const std::function<void()>& call, int iterations) {
-  for (int i = 0; i < std::min(5, iterations); ++i) call();
-  std::vector<double> repetitions;
-  for (int r = 0; r < 5; ++r) {
-    const double start = seconds();
-    for (int i = 0; i < iterations; ++i) call();
-    repetitions.push_back((seconds() - start) / iterations * 1e6);
-  }
-  std::nth_element(repetitions.begin(), repetitions.begin() + 2, repetitions.end());
-  return repetitions[2];
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
-Json run(const bench::Case& item, const std::string& mode, Device device) {
-  Json line{{"case", item.name}, {"dev", device.is_cuda() ? "cuda" : "cpu"}, {"mode", mode}};
+// A case in one mode, ready to be called.
+struct Subject {
+  std::string mode;
+  std::function<void()> call;
+  double first_call = 0;
+  std::string error = {};
+  std::vector<double> us = {};  // by repetition: the mean of a loop of calls
+};
+
+Subject prepare(const bench::Case& item, const std::string& name, Device device) {
+  Subject subject{name, nullptr};
   try {
-    WEFT_CHECK(mode == "eager", "mode '", mode, "' does not exist yet; this build has: eager");
+    const bench::Mode mode = bench::mode_of(name);
     manual_seed(0);
-    const std::function<void()> call = item.make(device);
+    subject.call = item.make(device, mode);
     const double start = seconds();
-    call();
-    const double first = seconds() - start;
-    const double us = loop_us(call, item.iterations);
-    line["us"] = rounded(us, 1e3);
-    line["first_call_s"] = rounded(first, 1e6);
-    if (item.bytes > 0) line["TBps"] = rounded(item.bytes / us / 1e6, 1e4);
-    if (item.flops > 0) line["TFLOPs"] = rounded(item.flops / us / 1e6, 1e4);
+    subject.call();
+    subject.first_call = seconds() - start;
+    for (int i = 0; i < std::min(5, item.iterations); ++i) subject.call();
   } catch (const std::exception& error) {
-    line["error"] = error.what();
+    subject.error = error.what();
   }
-  return line;
+  return subject;
+}
+
+// The median over repetitions of the quotient of two times that were taken next to one another.
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+  return median(std::move(ratios));
+}
+
+// Modes, and the copy of as many bytes, take turns: what else the machine does meets all of them.
+std::vector<Json> run(const bench::Case& item, const std::vector<std::string>& modes, Device device,
+                      int repetitions) {
+  std::vector<Subject> subjects;
+  for (const std::string& mode : modes) {
+    if (mode == "step" && !item.training) continue;
+    subjects.push_back(prepare(item, mode, device));
+  }
+  const bool has_copy = item.bytes > 0 && device == kCPU;
+  std::vector<double> copies;
+  for (int r = 0; r < repetitions; ++r) {
+    if (has_copy) copies.push_back(bench::copy_us(item.bytes));
+    for (Subject& subject : subjects) {
+      if (!subject.error.empty()) continue;
+      const double start = seconds();
+      for (int i = 0; i < item.iterations; ++i) subject.call();
+      subject.us.push_back((seconds() - start) / item.iterations * 1e6);
+    }
+  }
+  const auto eager = std::find_if(subjects.begin(), subjects.end(), [](const Subject& each) {
+    return each.mode == "eager" && each.error.empty();
+  });
+  std::vector<Json> lines;
+  for (const Subject& subject : subjects) {
+    Json line{{"case", item.name}, {"dev", device.is_cuda() ? "cuda" : "cpu"}, {"mode", subject.mode}};
+    if (!subject.error.empty()) {
+      line["error"] = subject.error;
+    } else {
+      const double us = median(subject.us);
+      line["us"] = rounded(us, 1e3);
+      line["first_call_s"] = rounded(subject.first_call, 1e6);
+      if (item.bytes > 0) line["TBps"] = rounded(item.bytes / us / 1e6, 1e4);
+      if (item.flops > 0) line["TFLOPs"] = rounded(item.flops / us / 1e6, 1e4);
+      if (has_copy) line["ratio_to_copy"] = rounded(median_ratio(subject.us, copies), 1e3);
+      if (eager != subjects.end() && subject.mode != "eager")
+        line["times_eager"] = rounded(median_ratio(eager->us, subject.us), 1e3);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -63,19 +114,29 @@ int main(int argc, char** argv) {
   CLI::App app{"Times Weft on the yardstick cases; one JSON object a line."};
   std::string device_name = "cpu", suite = "yardstick", pattern = ".*", json_path;
   std::vector<std::string> modes{"eager"};
-  int threads = 0;
+  int threads = 0, repetitions = 5;
+  bool cold = false;
   app.add_option("--device", device_name, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--suite", suite, "yardstick or models")->check(CLI::IsMember({"yardstick", "models"}));
+  app.add_option("--suite", suite, "yardstick, models, or bandwidth: kernels at 4096x4096")
+      ->check(CLI::IsMember({"yardstick", "models", "bandwidth"}));
   app.add_option("--cases", pattern, "regular expression that a case's name must match somewhere");
-  app.add_option("--modes", modes, "eager,compiled,reduce-overhead,max-autotune,step")->delimiter(',');
+  app.add_option("--modes", modes, "eager,compiled,step,aot_eager,interpret,reduce-overhead,max-autotune")
+      ->delimiter(',');
   app.add_option("--threads", threads, "threads of the CPU kernels (default: all cores)")
       ->check(CLI::PositiveNumber);
+  app.add_option("--repetitions", repetitions, "of the loop of calls, of which the median is taken")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--cold", cold, "compile everything anew, in a cache that is removed afterwards");
   app.add_option("--json", json_path, "also write the lines to this file");
   CLI11_PARSE(app, argc, argv);
 
+  const std::string cache =
+      (std::filesystem::temp_directory_path() / ("weft_bench_" + std::to_string(getpid()))).string();
+  if (cold) setenv("WEFT_CACHE_DIR", cache.c_str(), 1);
+  int failed = 0;
   try {
     if (threads > 0) set_num_threads(threads);
-    WEFT_CHECK(suite == "yardstick", "suite '", suite, "' does not exist yet; this build has: yardstick");
+    WEFT_CHECK(suite != "models", "suite 'models' does not exist yet; this build has: yardstick, bandwidth");
     std::ofstream file;
     if (!json_path.empty()) {
       file.open(json_path);
@@ -91,18 +152,19 @@ int main(int argc, char** argv) {
               {"dev", device_name},
               {"isa", cpu::name_of(cpu::current_isa())}});
     const std::regex wanted(pattern);
-    int failed = 0;
-    for (const bench::Case& item : bench::yardstick_cases(device)) {
+    for (const bench::Case& item :
+         suite == "bandwidth" ? bench::bandwidth_cases() : bench::yardstick_cases(device)) {
       if (!std::regex_search(item.name, wanted)) continue;
-      for (const std::string& mode : modes) {
-        const Json line = run(item, mode, device);
+      for (const Json& line : run(item, modes, device, repetitions)) {
         failed += line.contains("error");
         emit(line);
       }
     }
-    return failed == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     std::cerr << "weft_bench: " << error.what() << '\n';
-    return 1;
+    failed = 1;
   }
+  std::error_code ignored;  // the system clears its directory of temporary files too
+  if (cold) std::filesystem::remove_all(cache, ignored);
+  return failed == 0 ? 0 : 1;
 }
