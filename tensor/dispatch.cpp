@@ -86,6 +86,15 @@ using Operands = SmallVector<Operand, 6>;
   return {own.data(), own.size()};
 }
 
+// The user called a composite, which speaks of its own arguments.
+void reword(IndexError& error, const Call& inner) {
+  const CompositeScope* scope = composite_scope;
+  if (scope == nullptr || error.place() < 0) return;
+  while (scope->outer() != nullptr) scope = scope->outer();
+  if (scope->op().index_error != nullptr)
+    error.say(scope->op().index_error(inner, error.place(), error.value()));
+}
+
 }  // namespace
 
 void throw_outlived_trace(const char* what, const Tensor& x) {
@@ -134,6 +143,10 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
     } else if (op.kind == Kind::View) {
       tape_hook.record_view(call, call.tensor(0), outputs[0]);
     }
+  } catch (IndexError& error) {
+    reword(error, call);
+    error.add_place(where);
+    throw;
   } catch (Error& error) {
     error.add_place(where);
     throw;

@@ -267,6 +267,8 @@ class Op {
   void (*cpu_in_place)(const Call&, const Tensor& self) = nullptr;
   // Composite: calls the public function. Others: what it is made of, itself differentiable; null for primitives.
   std::function<void(const Call&, std::vector<Tensor>& outputs)> composite;
+  // Composite: how it says that an op which it is made of met an index out of range: value `value` at element `place`.
+  std::string (*index_error)(const Call& inner, int64_t place, int64_t value) = nullptr;
   std::function<Tensor(const Call&)> decompose;
   std::shared_ptr<PointwiseRule> pointwise;  // pointwise ops only
 

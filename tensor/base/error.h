@@ -2,6 +2,7 @@
 // Needs nothing of Weft; every floor uses it.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <source_location>
 #include <sstream>
@@ -22,6 +23,9 @@ class Error : public std::exception {
   // Adds the line of the user's program that called the op: the innermost call adds it, the others do not.
   void add_place(SourceLocation where);
 
+ protected:
+  void say(std::string message) { message_ = std::move(message); }
+
  private:
   std::string message_;
   bool has_place_ = false;
@@ -29,7 +33,18 @@ class Error : public std::exception {
 
 // An index lies outside its tensor.
 class IndexError : public Error {
+ public:
   using Error::Error;
+  // Element `place`, counted row by row, of a tensor of indices holds `value`.
+  IndexError(std::string message, int64_t place, int64_t value)
+      : Error(std::move(message)), place_(place), value_(value) {}
+  // Negative: it is no element of a tensor.
+  int64_t place() const { return place_; }
+  int64_t value() const { return value_; }
+  using Error::say;
+
+ private:
+  int64_t place_ = -1, value_ = 0;
 };
 
 // A defect in Weft itself: prints file, line and condition.

@@ -298,6 +298,10 @@ class Entry {
     op_.algebra.is_fill = true;
     return *this;
   }
+  Entry& index_error(std::string (*say)(const Call& inner, int64_t place, int64_t value)) {
+    op_.index_error = say;
+    return *this;
+  }
   Entry& data_dependent() {
     op_.data_dependent = true;
     return *this;

@@ -48,7 +48,8 @@ void check_range(const Call& call, const Tensor& index, int64_t low, const Tenso
   const int64_t value = data_of<int64_t>(index)[offset];
   std::string rule = size == 0 ? detail::concat("is empty") : detail::concat("takes ", low, " to ", size - 1);
   throw IndexError(detail::concat(call.name(), ": the index holds ", value, " at ", SizesView(at),
-                                  ", but dimension ", dim, " of ", x.sizes(), " ", rule));
+                                  ", but dimension ", dim, " of ", x.sizes(), " ", rule),
+                   place, value);
 }
 
 cpu::IndexedLoop loop_along(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& dense) {

@@ -95,15 +95,30 @@ void check_class_shapes(const ClassLoss& l) {
   check_class_weight(l);
 }
 
-// What the host sees in the targets of a real tensor. A trace sees nothing: there gather reports a bad class.
+// A class that does not exist, met where gather picks the classes along dimension 0 or 1.
+std::string say_class(const char* op, const char* input, const Call& pick, int64_t place, int64_t value) {
+  const Tensor &x = pick.tensor(0), &index = pick.tensor(1);
+  const size_t dim = x.dim() == 1 ? 0 : 1;
+  Sizes at(static_cast<size_t>(index.dim()), Sym::from_int(0));
+  for (size_t d = at.size(); d-- > 0; place /= int_sizes(index)[d])
+    at[d] = Sym::from_int(place % int_sizes(index)[d]);
+  if (dim < at.size()) at.erase(at.begin() + dim);
+  std::string where;
+  if (at.size() == 1) where = detail::concat(" at row ", at[0]);
+  if (at.size() > 1) where = detail::concat(" at ", at);
+  return detail::concat(op, ": target holds class ", value, where, ", but ", input, " ", x.sizes(),
+                        " have classes 0 to ", int_sizes(x)[dim] - 1,
+                        ".\n  Classes count from 0; rows that are to be left out hold ignore_index.");
+}
+// What the host sees in the targets of a real tensor; a trace sees nothing. Of classes that do not exist gather tells.
 struct TargetFacts {
   bool known = false;
   bool any_ignored = false;
 };
 
-TargetFacts check_classes(const ClassLoss& l) {
+TargetFacts look_at_classes(const ClassLoss& l) {
   if (current_trace() != nullptr || !l.target.is_cpu()) return {};
-  const int64_t classes = l.classes().concrete(), count = int_numel(l.target);
+  const int64_t count = int_numel(l.target);
   std::vector<int64_t> converted;
   const int64_t* values = nullptr;
   if (l.target.dtype() == DType::Int64 && l.target.is_contiguous()) {
@@ -112,45 +127,29 @@ TargetFacts check_classes(const ClassLoss& l) {
     converted = l.target.to_vector<int64_t>();
     values = converted.data();
   }
-  TargetFacts facts{true, false};
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t value = values[i];
-    if (value == l.ignore_index) {
-      facts.any_ignored = true;
-    } else if (value < 0 || value >= classes) [[unlikely]] {
-      std::string place;
-      if (l.target.dim() == 1) place = detail::concat(" at row ", i);
-      if (l.target.dim() > 1) {
-        Sizes at(static_cast<size_t>(l.target.dim()), Sym::from_int(0));
-        int64_t rest = i;
-        for (size_t d = at.size(); d-- > 0; rest /= int_sizes(l.target)[d])
-          at[d] = Sym::from_int(rest % int_sizes(l.target)[d]);
-        place = detail::concat(" at ", at);
-      }
-      WEFT_CHECK_AT(l.where, false, l.op, ": target holds class ", value, place, ", but ", l.input, " ",
-                    l.x.sizes(), " have classes 0 to ", classes - 1,
-                    ".\n  Classes count from 0; ignore_index is ", l.ignore_index, ".");
-    }
-  }
-  return facts;
+  return {true, std::find(values, values + count, l.ignore_index) != values + count};
 }
 
 // What each row contributes before the reduction, and what a mean divides by.
 struct Rows {
   Tensor target;   // int64, ignored ones replaced by class 0
   Tensor valid;    // bool; undefined if every target counts
+  Tensor picked;   // what x holds for the targets
   Tensor weights;  // of the targets' classes, 0 where ignored; undefined without weights
 };
 
 Rows make_rows(const ClassLoss& l) {
   const SourceLocation where = l.where;
   Rows rows;
-  const TargetFacts facts = check_classes(l);
+  const TargetFacts facts = look_at_classes(l);
   rows.target = l.target.dtype() == DType::Int64 ? l.target : l.target.to(DType::Int64, false, false, where);
   if (!facts.known || facts.any_ignored) {
     rows.valid = ne(rows.target, l.ignore_index, where);
     rows.target = weft::where(rows.valid, rows.target, 0, where);
   }
+  // First the classes, so that one which does not exist is met here.
+  const int64_t dim = l.class_dim();
+  rows.picked = squeeze(gather(l.x, dim, unsqueeze(rows.target, dim, where), where), dim, where);
   if (l.weight.defined()) {
     const Tensor flat = rows.target.dim() == 1 ? rows.target : reshape(rows.target, {-1}, where);
     rows.weights = index_select(l.weight, 0, flat, where);
@@ -177,9 +176,7 @@ Tensor reduce_rows(const ClassLoss& l, const Rows& rows, Tensor loss) {
 
 Tensor nll_of_rows(const ClassLoss& l, const Rows& rows) {
   const SourceLocation where = l.where;
-  const int64_t dim = l.class_dim();
-  const Tensor picked = squeeze(gather(l.x, dim, unsqueeze(rows.target, dim, where), where), dim, where);
-  Tensor loss = neg(picked, where);
+  Tensor loss = neg(rows.picked, where);
   if (rows.weights.defined()) loss = mul(loss, rows.weights, where);
   return reduce_rows(l, rows, std::move(loss));
 }
@@ -345,6 +342,9 @@ void register_loss_ops(OpTable& table) {
             "nll_loss(Tensor x, Tensor target, Tensor? weight=None, str reduction='mean', "
             "int ignore_index=-100) -> Tensor",
             &nll_loss)
+      .index_error([](const Call& pick, int64_t place, int64_t value) {
+        return say_class("nll_loss", "log-probabilities", pick, place, value);
+      })
       .samples({.calls = {"x=[3,5] target=[3]:i64<5", "x=[3,5] target=[3]:i64<5 weight=[5] reduction=sum",
                           "x=[5] target=[]:i64<5", "x=[2,5] target=[2]:i64<5 reduction=none"}});
   composite(table,
@@ -352,6 +352,9 @@ void register_loss_ops(OpTable& table) {
             "int ignore_index=-100, float label_smoothing=0.0) -> Tensor",
             static_cast<Tensor (*)(const Tensor&, const Tensor&, const Tensor&, std::string_view, int64_t,
                                    double, SourceLocation)>(&cross_entropy))
+      .index_error([](const Call& pick, int64_t place, int64_t value) {
+        return say_class("cross_entropy", "logits", pick, place, value);
+      })
       .samples(
           {.specials = false,
            .calls = {"logits=[3,5] target=[3]:i64<5", "logits=[3,5] target=[3]:i64<5 label_smoothing=0.1",

@@ -131,7 +131,7 @@ TEST(CrossEntropy, ErrorNamesClassRowRangeAndLine) {
   const std::string text = error_of([&] { cross_entropy(logits, classes(numbers, {64})); });
   expect_contains(text,
                   "cross_entropy: target holds class 10 at row 37, but logits [64, 10] have classes 0 to 9.\n"
-                  "  Classes count from 0; ignore_index is -100.\n"
+                  "  Classes count from 0; rows that are to be left out hold ignore_index.\n"
                   "  at loss_test.cpp:");
   const Tensor image = values(List(12, 0), {1, 2, 2, 3});
   expect_contains(error_of([&] {
