@@ -57,6 +57,8 @@ double Scalar::to_double() const {
   return static_cast<double>(to_int());
 }
 
+bool Scalar::decide_bool() const { return detail::scalar_compare(SymCompare::Ne, *this, Scalar(int64_t{0})); }
+
 int64_t Scalar::to_int() const {
   if (is_traced_) return environment().read_int(*this);
   if (category_ == Category::Floating) return to_int_saturating(double_);

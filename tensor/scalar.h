@@ -66,7 +66,12 @@ class Scalar {
 
   double to_double() const;
   int64_t to_int() const;
-  bool to_bool() const { return category_ == Category::Floating ? to_double() != 0 : to_int() != 0; }
+  // In a trace a question with two answers, whatever the number is.
+  bool to_bool() const {
+    if (is_traced_ || is_sym_) [[unlikely]]
+      return decide_bool();
+    return category_ == Category::Floating ? double_ != 0 : int_ != 0;
+  }
   template <class T>
   T to() const {
     if constexpr (std::same_as<T, bool>) return to_bool();
@@ -85,6 +90,8 @@ class Scalar {
   DType dtype() const;
 
  private:
+  bool decide_bool() const;
+
   Category category_;
   bool is_traced_ = false;
   bool is_sym_ = false;

@@ -74,7 +74,9 @@ Sym arange_count(const Call& call, DType dtype) {
   const auto fail = [&](const auto&... why) {
     detail::throw_error(detail::concat("arange: from ", start, " to ", end, " in steps of ", step, why...));
   };
-  if (dtype == DType::Int64 && (start.is_symbolic() || end.is_symbolic() || step.is_symbolic())) {
+  // Counted in integers where all numbers are, whatever the dtype, so that a symbolic size stays one.
+  const bool is_integral = dtype == DType::Int64 || all_integers(call.operands);
+  if (is_integral && (start.is_symbolic() || end.is_symbolic() || step.is_symbolic())) {
     const auto sym = [](const Scalar& s) { return s.is_symbolic() ? s.sym() : Sym::from_int(s.to_int()); };
     const Sym from = sym(start), to = sym(end), by = sym(step);
     if (by == 0) fail(": the step must not be 0");
@@ -85,7 +87,7 @@ Sym arange_count(const Call& call, DType dtype) {
   if (by == 0) fail(": the step must not be 0");
   if (!std::isfinite(from) || !std::isfinite(to) || std::isnan(by)) fail(": the bounds must be finite");
   if (by > 0 ? to < from : to > from) fail(": the step leads away from the end");
-  if (dtype == DType::Int64) {
+  if (is_integral) {
     const __int128 first = start.to_int(), last = end.to_int(), stride = step.to_int();
     if (stride == 0) fail(": the step must not be 0 as an integer");
     return Sym::from_int(static_cast<int64_t>((last - first + stride - (stride > 0 ? 1 : -1)) / stride));
