@@ -59,7 +59,7 @@ class Checkpoint final : public SaveHook {
     return values_[ticket];
   }
   void forget(size_t ticket) noexcept override {
-    if (ticket < values_.size()) values_[ticket].reset();
+    if (ticket < values_.size()) Tensor().exchange(values_[ticket]);
   }
 
  private:
@@ -97,7 +97,7 @@ class Checkpoint final : public SaveHook {
 variable_list checkpoint(std::function<variable_list(const variable_list&)> function,
                          const variable_list& inputs, SourceLocation where) {
   // What a compiled program saves and what it computes again is up to the compiler.
-  if (!GradMode::is_enabled() || current_trace() != nullptr) return function(inputs);
+  if (!grad_mode_enabled() || current_trace() != nullptr) return function(inputs);
   const auto hook = make_intrusive<Checkpoint>(function, inputs, where);
   const Installed installed(hook.get());
   return function(inputs);

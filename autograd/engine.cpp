@@ -7,6 +7,7 @@
 #include "autograd/anomaly.h"
 #include "autograd/grad_mode.h"
 #include "tensor/dispatch.h"
+#include "tensor/quiet_handles.h"
 
 namespace weft::autograd {
 namespace {
@@ -73,7 +74,7 @@ void add_to(Pending& pending, uint32_t slot, Tensor gradient, SourceLocation whe
   const uint64_t bit = slot < 64 ? uint64_t{1} << slot : 0;
   if (!sum.defined()) {
     sum = std::move(gradient);
-  } else if ((pending.is_sum & bit) != 0 && !GradMode::is_enabled() && current_trace() == nullptr) {
+  } else if ((pending.is_sum & bit) != 0 && !grad_mode_enabled() && current_trace() == nullptr) {
     sum.add_(gradient, 1, where);
   } else {
     sum = add(sum, gradient, 1, where);
@@ -170,6 +171,11 @@ class Walk {
       if (target.edge.node == edge.node && target.edge.slot == edge.slot) target.parts.push_back(gradient);
   }
 
+  static Tensor call_hook(const Hook& hook, const Tensor& gradient) {
+    const QuietHandles heard(false);
+    return hook(gradient);
+  }
+
   void run_hooks(Node& node, std::span<Tensor> grads) {
     const auto at = [&](uint32_t slot) { return slot < grads.size() && grads[slot].defined(); };
     // By index: a hook may add or remove hooks.
@@ -177,7 +183,7 @@ class Walk {
       const uint32_t slot = node.hooks->entries[i].slot;
       if (!at(slot)) continue;
       const Hook hook = node.hooks->entries[i].hook;
-      Tensor replaced = hook(grads[slot]);
+      Tensor replaced = call_hook(hook, grads[slot]);
       if (replaced.defined()) grads[slot] = fit(std::move(replaced), node.results[slot], node);
     }
     for (const Hooks::Retain& retain : node.hooks->retains)
@@ -264,6 +270,7 @@ Tensor fit(Tensor gradient, const Meta& meta, const Node& from) {
 }
 
 void walk(std::span<Root> roots, std::span<Target> targets, const WalkOptions& options) {
+  const QuietHandles quiet;
   Walk(roots, targets, options).run();
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
+#include "tensor/quiet_handles.h"
 
 namespace weft::autograd {
 namespace {
@@ -103,7 +104,11 @@ void FunctionNode::apply(Step& step) {
     if (!gradients[i].defined())
       gradients[i] = zeros(results[i].sizes, TensorOptions(results[i].dtype).device(results[i].device));
   }
-  variable_list answers = run_backward(std::move(gradients));
+  variable_list answers;
+  {
+    const QuietHandles heard(false);
+    answers = run_backward(std::move(gradients));
+  }
   WEFT_CHECK(answers.size() >= edges.size(), name_, ": backward returned ", answers.size(), " gradients for ",
              edges.size(), " arguments of forward; return one for each, undefined where there is none");
   for (size_t i = 0; i < answers.size(); ++i) {

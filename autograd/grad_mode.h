@@ -6,9 +6,10 @@
 
 namespace weft {
 
+// For users: a trace notes that C++ code may branch on the answer. The library asks grad_mode_enabled().
 struct GradMode {
-  static bool is_enabled() { return grad_mode_enabled(); }
-  static void set_enabled(bool enabled) { set_grad_mode(enabled); }
+  static bool is_enabled();
+  static void set_enabled(bool enabled) { enter_grad_mode(enabled); }
 };
 
 struct NoGradGuard : AutoGradMode {

@@ -5,6 +5,7 @@
 #include "autograd/tape.h"
 #include "tensor/allocator.h"
 #include "tensor/dispatch.h"
+#include "tensor/quiet_handles.h"
 
 namespace weft::autograd {
 namespace {
@@ -36,7 +37,7 @@ void Node::destroy(Node* node) noexcept {
 }
 
 Tensor copy_of(const Tensor& x) {
-  if (GradMode::is_enabled() || x->is_fake) return clone(x);
+  if (grad_mode_enabled() || x->is_fake) return clone(x);
   Tensor copy = make_tensor(x->layout.sizes, x->dtype, x->device);
   copy_data(x, copy);
   return copy;
@@ -49,9 +50,10 @@ void GradCell::add(Tensor gradient, bool is_ours) {
   const std::lock_guard lock(mutex);
   if (!is_read) return;
   is_touched = true;
+  const QuietHandles heard(false);  // the user's code may hold a reference to this handle
   if (!grad.defined()) {
     grad = is_ours && gradient.is_contiguous() ? std::move(gradient) : copy_of(gradient);
-  } else if (GradMode::is_enabled()) {
+  } else if (grad_mode_enabled()) {
     before = grad;
     grad = grad + gradient;
   } else {
@@ -67,7 +69,7 @@ AccumulateNode::AccumulateNode(const Tensor& leaf, Intrusive<GradCell> cell) : c
 void AccumulateNode::apply(Step& step) {
   Tensor gradient = std::move(step.grads[0]);
   if (!gradient.defined()) return;
-  const bool is_ours = !GradMode::is_enabled() && !gradient->is_fake && gradient.use_count() == 1 &&
+  const bool is_ours = !grad_mode_enabled() && !gradient->is_fake && gradient.use_count() == 1 &&
                        gradient->storage != nullptr && gradient->storage.use_count() == 1 &&
                        gradient->storage->bytes() == gradient.nbytes();  // not a part of something large
   cell_->add(std::move(gradient), is_ours);
@@ -95,11 +97,21 @@ SavedTensor::SavedTensor(Tensor data, bool is_own_result)
   const size_t ticket = hook->save(data_, is_leaf_with_grad, keeps);
   if (keeps) return;
   elsewhere_.reset(new Elsewhere{Intrusive<SaveHook>::share(hook), ticket, gradient_edge(data_)});
-  data_.reset();
+  Tensor().exchange(data_);
+}
+
+SavedTensor& SavedTensor::operator=(SavedTensor&& other) noexcept {
+  SavedTensor taken(std::move(other));
+  data_.exchange(taken.data_);  // it is no handle of the user's that changes
+  std::swap(elsewhere_, taken.elsewhere_);
+  version_ = taken.version_;
+  is_own_result_ = taken.is_own_result_;
+  return *this;
 }
 
 Tensor SavedTensor::unpack(Node& owner, uint32_t slot) const {
   if (elsewhere_ != nullptr) {
+    const QuietHandles heard(false);
     Tensor data = elsewhere_->hook->restore(elsewhere_->ticket);
     if (!is_own_result_ && !elsewhere_->history) return data;
     Tensor result = share_data(data);

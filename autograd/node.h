@@ -129,6 +129,8 @@ class SavedTensor {
   // An own result is kept as a handle without history (share_data): the history would be its owner, and neither would ever
   // go. Its history is given back by unpack.
   SavedTensor(Tensor data, bool is_own_result);
+  SavedTensor(SavedTensor&&) noexcept = default;
+  SavedTensor& operator=(SavedTensor&& other) noexcept;
   bool defined() const { return data_.defined() || elsewhere_ != nullptr; }
   // The tensor, with its history. Error if its data were written since. `owner` is the node that saved it.
   Tensor unpack(Node& owner, uint32_t slot) const;

@@ -200,7 +200,7 @@ void OpNode::apply(Step& step) {
 // No formula: what the op is made of is run again with the tape on, and its gradient taken. With grad mode on the gradient
 // is a function of the operands themselves, so that it can be differentiated again.
 void OpNode::apply_decomposition(Step& step) {
-  const bool create_graph = GradMode::is_enabled();
+  const bool create_graph = grad_mode_enabled();
   std::vector<Tensor> inputs(slots_.size()), wanted;
   SmallVector<Operand, 4> operands(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) {

@@ -259,7 +259,7 @@ void after_mutation(const Call&, const Tensor& self, std::unique_ptr<TapeSlot> s
 void become(const Op& op, const Tensor& self, const Tensor& view) {
   const bool is_leaf_with_grad = self->needs_grad() && is_leaf(self);
   WEFT_CHECK(
-      !is_leaf_with_grad || !GradMode::is_enabled(), op.name(),
+      !is_leaf_with_grad || !grad_mode_enabled(), op.name(),
       ": self is a leaf that requires grad; change its shape under NoGradGuard, or use the op without the "
       "trailing _");
   if (followed(self) != nullptr) {

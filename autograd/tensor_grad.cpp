@@ -11,6 +11,11 @@ namespace weft {
 
 using namespace autograd;
 
+bool GradMode::is_enabled() {
+  if (TraceHook* trace = current_trace()) trace->note_grad_mode_asked();
+  return grad_mode_enabled();
+}
+
 Tensor& Tensor::requires_grad_(bool value) {
   TensorImpl& x = checked();
   if (value == x.needs_grad()) return *this;

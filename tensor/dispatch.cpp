@@ -239,6 +239,11 @@ const CompositeScope* CompositeScope::current() { return composite_scope; }
 
 bool grad_mode_enabled() { return grad_mode; }
 void set_grad_mode(bool enabled) { grad_mode = enabled; }
+bool enter_grad_mode(bool enabled) {
+  if (enabled)
+    if (TraceHook* trace = current_trace()) trace->note_grad_mode_asked();
+  return std::exchange(grad_mode, enabled);
+}
 
 Tensor make_tensor(const OutputSpec& spec) {
   Layout<Sym> layout;

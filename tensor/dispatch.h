@@ -78,6 +78,9 @@ class TraceHook {
   virtual Tensor constant(const Tensor& data, SourceLocation where) = 0;
   // So many counters of the default generator, at each call of the program.
   virtual RandomStream draw(Sym counters) = 0;
+  // C++ code asks whether x requires grad, or whether grad mode is on or switches it on, and may do different things.
+  virtual void note_grad_asked(const Tensor&) {}
+  virtual void note_grad_mode_asked() {}
 };
 TraceHook*& current_trace();
 

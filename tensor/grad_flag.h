@@ -6,11 +6,14 @@ namespace weft {
 
 bool grad_mode_enabled();
 void set_grad_mode(bool enabled);
+// Sets it as code that wants it so does: a trace notes that what follows records whatever the caller's mode was. Returns
+// what it was.
+bool enter_grad_mode(bool enabled);
 
 // Sets grad mode until the end of the scope.
 class AutoGradMode {
  public:
-  explicit AutoGradMode(bool enabled) : before_(grad_mode_enabled()) { set_grad_mode(enabled); }
+  explicit AutoGradMode(bool enabled) : before_(enter_grad_mode(enabled)) {}
   ~AutoGradMode() { set_grad_mode(before_); }
   AutoGradMode(const AutoGradMode&) = delete;
   AutoGradMode& operator=(const AutoGradMode&) = delete;

@@ -4,6 +4,8 @@
 #include "tensor/allocator.h"
 #include "tensor/base/half.h"
 #include "tensor/dispatch.h"
+#include "tensor/quiet_handles.h"
+#include "tensor/state_epoch.h"
 
 namespace weft {
 
@@ -20,6 +22,26 @@ void TensorImpl::operator delete(void* memory, size_t bytes) { deallocate(memory
 void Tensor::throw_undefined() {
   detail::throw_error(
       "tensor: this handle is undefined (default constructed or reset); assign a tensor to it first");
+}
+
+// Note [Handles that change]
+// A compiled function that reads a tensor without being given it (a parameter, a captured variable) runs on that tensor, and
+// cannot see that the handle it was read from names another one by now. So handles tell: one that lets go of a tensor
+// which some compiled function holds moves the state epoch when it is assigned or reset. Destroyed handles tell nothing,
+// for most are copies that come and go; nor do handles inside of a trace, or those of the library while it runs a program.
+namespace {
+thread_local bool handles_are_quiet = false;
+}  // namespace
+
+QuietHandles::QuietHandles(bool quiet) : before_(std::exchange(handles_are_quiet, quiet)) {}
+QuietHandles::~QuietHandles() { handles_are_quiet = before_; }
+
+void Tensor::tell_change() noexcept {
+  if (current_trace() == nullptr && !handles_are_quiet) bump_state_epoch();
+}
+
+void Tensor::note_grad_asked() const {
+  if (TraceHook* trace = current_trace()) trace->note_grad_asked(*this);
 }
 
 bool Tensor::is_contiguous() const {

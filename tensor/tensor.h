@@ -88,11 +88,33 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Intrusive<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  // A compiled function that read this handle is told that it names another tensor now. Note [Handles that change]
+  Tensor& operator=(const Tensor& other) {
+    if (!is_same(other)) note_change();
+    impl_ = other.impl_;
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    if (!is_same(other)) {
+      note_change();
+      other.note_change();
+    }
+    impl_ = std::move(other.impl_);
+    return *this;
+  }
+  // Exchanges what two handles name and tells nobody: for handles inside of the library.
+  void exchange(Tensor& other) noexcept { impl_.swap(other.impl_); }
 
   bool defined() const { return impl_.get() != nullptr; }
   TensorImpl* impl() const { return impl_.get(); }
   TensorImpl* operator->() const { return impl_.get(); }
-  void reset() { impl_ = {}; }
+  void reset() {
+    note_change();
+    impl_ = {};
+  }
   // True if both handles name the same tensor object.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   int64_t use_count() const { return impl_.use_count(); }
@@ -141,7 +163,12 @@ class Tensor {
   std::vector<T> to_vector() const;
 
   // ---- Gradients (defined by the autograd floor).
-  bool requires_grad() const { return checked().needs_grad(); }
+  bool requires_grad() const {
+    const TensorImpl& x = checked();
+    if (x.is_fake) [[unlikely]]
+      note_grad_asked();
+    return x.needs_grad();
+  }
   Tensor& requires_grad_(bool value = true);
   Tensor& set_requires_grad(bool value) { return requires_grad_(value); }
   bool is_leaf() const;
@@ -200,6 +227,12 @@ class Tensor {
     return *impl_.get();
   }
   [[noreturn]] static void throw_undefined();
+  void note_change() const noexcept {
+    if (impl_.get() != nullptr && impl_->is_captured.load(std::memory_order_relaxed)) [[unlikely]]
+      tell_change();
+  }
+  static void tell_change() noexcept;
+  void note_grad_asked() const;
   void* data_ptr(DType expected) const;
 
   Intrusive<TensorImpl> impl_;
