@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "compiler/runtime/graph_runner.h"
+
 namespace weft {
 namespace {
 
@@ -31,6 +33,17 @@ std::vector<std::string> names_in(const Registry& r) {
 }
 
 }  // namespace
+
+GraphProgram eager_program(const compiler::Graph& graph) {
+  const auto runner = std::make_shared<const compiler::GraphRunner>(graph);
+  return [runner](std::span<const Tensor> inputs, const compiler::RunValues& values) {
+    std::vector<const Tensor*> tensors;
+    for (const Tensor& input : inputs) tensors.push_back(&input);
+    std::vector<Tensor> outputs(runner->graph().outputs.size());
+    runner->run(tensors, values, outputs);
+    return outputs;
+  };
+}
 
 void register_backend(const std::string& name, BackendFunction function) {
   WEFT_CHECK(!name.empty() && function, "register_backend: a name and a function are needed");

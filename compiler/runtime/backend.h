@@ -57,6 +57,9 @@ class Backend {
   BackendFunction function_;
 };
 
+// Runs the graph by the kernels of eager mode: what a backend gives that only looks at the graph, or does not want this one.
+GraphProgram eager_program(const compiler::Graph& graph);
+
 // Makes a backend known by this name; a later one of the same name replaces it for functions compiled from then on.
 void register_backend(const std::string& name, BackendFunction function);
 template <class F>

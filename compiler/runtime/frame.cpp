@@ -7,7 +7,6 @@
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
 #include "compiler/runtime/compiled_node.h"
-#include "tensor/random/generator.h"
 
 namespace weft::compiler {
 namespace {
@@ -60,37 +59,55 @@ const Tensor* Frame::keep(Tensor tensor) const {
 const Tensor& Frame::fetch(uint32_t index) const {
   for (const SegmentNode* node : nodes_) {
     if (index < node->first_input || index >= node->first_input + node->inputs.size()) continue;
-    const InputSource source = node->inputs[index - node->first_input].source;
-    const Tensor& owner = input(source.index);
-    inputs_[index] = keep(source.kind == InputSource::Kind::Grad ? owner.grad() : line_of(owner));
+    const SegmentNode::Input& found = node->inputs[index - node->first_input];
+    switch (found.source.kind) {
+      case InputSource::Kind::Argument: inputs_[index] = leaves_.tensors[found.source.index]; break;
+      case InputSource::Kind::Captured:
+      case InputSource::Kind::Constant: inputs_[index] = &found.held; break;
+      case InputSource::Kind::Grad: inputs_[index] = keep(input(found.source.index).grad()); break;
+      case InputSource::Kind::Line: inputs_[index] = keep(line_of(input(found.source.index))); break;
+      case InputSource::Kind::Result:  // brought with the segment
+      case InputSource::Kind::Tangent: break;
+    }
+    WEFT_ASSERT(inputs_[index] != nullptr, "path input ", index, " (", found.name, ") has no tensor here");
     return *inputs_[index];
   }
   WEFT_ASSERT(false, "a path input that no segment brings");
   return *inputs_[index];
 }
 
+GeneratorState Frame::draw(uint64_t counters) {
+  if (num_replayed_ == draws_.size()) draws_.push_back({default_generator().draw(counters), counters});
+  WEFT_ASSERT(draws_[num_replayed_].counters == counters, "a segment draws other numbers than before");
+  return draws_[num_replayed_++].stream;
+}
+
+void Frame::return_draws() {
+  while (!draws_.empty()) {
+    const auto [stream, counters] = draws_.back();
+    if (default_generator().get_state() != GeneratorState{stream.seed, stream.offset + counters}) return;
+    default_generator().set_state(stream);
+    draws_.pop_back();
+  }
+}
+
+void Frame::restart() {
+  inputs_.clear();
+  nodes_.clear();
+  carried_.clear();
+  numbers_.clear();
+  outputs_.clear();
+  results_.clear();
+  num_replayed_ = 0;
+}
+
 void Frame::bring(const SegmentNode& node) {
   nodes_.push_back(&node);
-  inputs_.reserve(node.first_input + node.inputs.size());
-  for (const SegmentNode::Input& input : node.inputs) {
-    switch (input.source.kind) {
-      case InputSource::Kind::Argument: inputs_.push_back(leaves_.tensors[input.source.index]); break;
-      case InputSource::Kind::Captured:
-      case InputSource::Kind::Constant: inputs_.push_back(&input.held); break;
-      case InputSource::Kind::Grad:
-      case InputSource::Kind::Line:
-      case InputSource::Kind::Tangent: inputs_.push_back(nullptr); break;
-      case InputSource::Kind::Result: {
-        size_t at = 0;
-        for (const SegmentNode::Input& other : node.inputs) {
-          if (&other == &input) break;
-          at += other.source.kind == InputSource::Kind::Result;
-        }
-        inputs_.push_back(keep(results_[at]));
-        break;
-      }
-    }
-  }
+  inputs_.resize(node.first_input + node.inputs.size());
+  // Others are found when something reads them.
+  for (size_t at = 0, i = 0; node.num_results > at; ++i)
+    if (node.inputs[i].source.kind == InputSource::Kind::Result)
+      inputs_[node.first_input + i] = keep(results_[at++]);
   if (node.num_symbols > symbols_.size()) symbols_.resize(node.num_symbols);
   for (const SegmentNode::ResultSize& size : node.result_sizes)
     symbols_[size.symbol] = int_sizes(*inputs_[size.input])[size.dim];
@@ -100,7 +117,7 @@ void Frame::bring(const SegmentNode& node) {
     const int64_t counters = node.counters.is_symbolic()
                                  ? node.expressions->syms.evaluate(node.counters, values().symbols)
                                  : node.counters.concrete();
-    stream = default_generator().draw(static_cast<uint64_t>(counters));
+    stream = draw(static_cast<uint64_t>(counters));
   }
   for (const NumberSource& source : node.numbers) {
     switch (source.kind) {
@@ -117,10 +134,11 @@ void Frame::bring(const SegmentNode& node) {
 
 void Frame::run(const SegmentNode& node) {
   bring(node);
+  carried_.resize(node.first_carried);
   if (node.plan == nullptr) return;
   SmallVector<const Tensor*, 16> reads;
-  reads.reserve(node.reads.size());
-  for (const Slot slot : node.reads) reads.push_back(&tensor(slot));
+  reads.append(node.held_reads.begin(), node.held_reads.end());
+  for (const uint32_t i : node.other_reads) reads[i] = &tensor(node.reads[i]);
   const size_t count = node.plan->traced().outputs.size();
   Tensor* outputs;
   if (used_ + count <= kFirst) {
@@ -130,8 +148,14 @@ void Frame::run(const SegmentNode& node) {
     blocks_.push_back(std::make_unique<Tensor[]>(count));
     outputs = blocks_.back().get();
   }
-  node.plan->run({reads.data(), reads.size()}, values(), {outputs, count});
-  carried_.resize(node.first_carried);
+  try {
+    node.plan->run({reads.data(), reads.size()}, values(), {outputs, count});
+  } catch (...) {
+    nodes_.pop_back();
+    inputs_.resize(node.first_input);
+    numbers_.resize(node.first_number);
+    throw;
+  }
   for (size_t i = 0; i < count; ++i) carried_.push_back(&outputs[i]);
 }
 
@@ -197,7 +221,7 @@ bool Frame::fits(const Branch& branch, uint64_t global_word) {
   for (const GradFact& fact : branch.grad_facts) {
     const Tensor* owner = nullptr;
     if (fact.input < inputs_.size()) {
-      owner = inputs_[fact.input];
+      owner = &input(fact.input);
     } else if (fact.input < branch.node->first_input + branch.node->inputs.size()) {
       const SegmentNode::Input& input = branch.node->inputs[fact.input - branch.node->first_input];
       if (input.source.kind == InputSource::Kind::Argument) owner = leaves_.tensors[input.source.index];
@@ -205,10 +229,9 @@ bool Frame::fits(const Branch& branch, uint64_t global_word) {
     }
     if (owner != nullptr && has_gradient(*owner) != fact.is_defined) return false;
   }
-  for (const SegmentNode::Input& input : branch.node->inputs) {
-    // A captured tensor that nobody else holds has been replaced by another in the user's code.
-    if (input.source.kind == InputSource::Kind::Captured && input.held.use_count() == 1) return false;
-  }
+  // A captured tensor that nobody else holds has been replaced by another in the user's code.
+  for (const TensorImpl* captured : branch.node->captured)
+    if (captured->use_count() == 1) return false;
   return true;
 }
 
@@ -243,10 +266,18 @@ Tensor Frame::make(const SegmentNode& node, const OutputPlan& plan) {
 }
 
 void Frame::finish(const SegmentNode& node, Callee& callee) {
+  Results results = carry_out_effects(node);
+  callee.give(node.structure.get(), {results.tensors.data(), results.tensors.size()},
+              {results.numbers.data(), results.numbers.size()});
+}
+
+void Frame::carry_out(const SegmentNode& node) { static_cast<void>(carry_out_effects(node)); }
+
+Frame::Results Frame::carry_out_effects(const SegmentNode& node) {
   const Effects& effects = node.effects;
   // Numbers first: what follows may overwrite the tensors that they read.
-  SmallVector<Scalar, 4> numbers;
-  for (const NumberLeaf& number : effects.numbers) numbers.push_back(evaluate(node, number.value));
+  Results results;
+  for (const NumberLeaf& number : effects.numbers) results.numbers.push_back(evaluate(node, number.value));
   SmallVector<double, 8> cells;
   for (const Tracer::CellWrite& write : effects.cell_writes)
     cells.push_back(evaluate(node, Scalar::from_trace(Scalar::Category::Floating, write.value)).to_double());
@@ -278,15 +309,14 @@ void Frame::finish(const SegmentNode& node, Callee& callee) {
     const Tensor& target = input(write.input);
     become(*write.steps.back().op, target, view(node, write.steps, target, write.where), write.where);
   }
-  SmallVector<Tensor, 4> results;
-  for (const OutputPlan& plan : effects.tensors) results.push_back(make(node, plan));
-  if (step) connect_views(node, step, {results.data(), results.size()});
+  for (const OutputPlan& plan : effects.tensors) results.tensors.push_back(make(node, plan));
+  if (step) connect_views(node, step, {results.tensors.data(), results.tensors.size()});
   for (const GradWrite& write : effects.grad_writes) {
     Tensor target = input(write.input);
     target.mutable_grad() = make(node, write.value);
   }
   for (size_t i = 0; i < cells.size(); ++i) effects.cell_writes[i].cell->value = cells[i];
-  callee.give(node.structure.get(), {results.data(), results.size()}, {numbers.data(), numbers.size()});
+  return results;
 }
 
 }  // namespace weft::compiler

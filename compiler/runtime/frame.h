@@ -5,6 +5,7 @@
 #include <array>
 
 #include "compiler/runtime/trace_tree.h"
+#include "tensor/random/generator.h"
 
 namespace weft::compiler {
 
@@ -20,12 +21,18 @@ class Frame {
     return {symbols_.data(), symbols_.size()};
   }
 
-  // Brings in what a segment reads and runs it.
+  // Brings in what a segment reads and runs it. After an error the frame is as it was before.
   void run(const SegmentNode& node);
   // What the segment's break asks for, after run(). For a data-dependent op it runs the op.
   uint64_t outcome(const SegmentNode& node);
   // Carries out the effects of a segment that returns, after run(), and gives the callee its result.
   void finish(const SegmentNode& node, Callee& callee);
+  // The effects alone: of a function that has thrown.
+  void carry_out(const SegmentNode& node);
+  // Begins the call anew. Its segments draw the random numbers that they have drawn before.
+  void restart();
+  // Gives back what was drawn, if nobody has drawn since: the call starts again elsewhere.
+  void return_draws();
 
   // Whether a branch fits this call. `symbols` are its own until it is taken.
   bool fits(const Branch& branch, uint64_t global_word);
@@ -51,11 +58,18 @@ class Frame {
   void bring(const SegmentNode& node);
   bool fits_sizes(const Branch& branch) const;
   const Tensor* keep(Tensor tensor) const;
-  // A gradient or a line, which few programs read.
+  // Finds an input that nothing has asked for yet.
   const Tensor& fetch(uint32_t index) const;
   Tensor make(const SegmentNode& node, const OutputPlan& plan);
   Tensor view(const SegmentNode& node, const std::vector<ViewStep>& steps, Tensor x,
               SourceLocation where) const;
+
+  struct Results {
+    SmallVector<Tensor, 4> tensors;
+    SmallVector<Scalar, 4> numbers;
+  };
+  Results carry_out_effects(const SegmentNode& node);
+  GeneratorState draw(uint64_t counters);
 
   const ArgumentLeaves& leaves_;
   mutable SmallVector<const Tensor*, 16> inputs_;  // by path input; null: not fetched yet
@@ -64,7 +78,13 @@ class Frame {
   SmallVector<int64_t, 8> symbols_;
   SmallVector<Scalar, 4> numbers_;
   SmallVector<const Tensor*, 8> outputs_;
-  std::vector<Tensor> results_;     // of the last data-dependent op
+  std::vector<Tensor> results_;  // of the last data-dependent op
+  struct Draw {
+    GeneratorState stream;
+    uint64_t counters;
+  };
+  SmallVector<Draw, 2> draws_;
+  size_t num_replayed_ = 0;         // of these, since restart()
   std::span<const Scalar> lifted_;  // plain numbers of the body, in follow mode
   // Tensors that the frame owns, in blocks that do not move.
   static constexpr size_t kFirst = 8;

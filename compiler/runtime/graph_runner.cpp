@@ -51,6 +51,8 @@ class GraphRunner::FrameLease {
 
 GraphRunner::GraphRunner(Graph graph) : graph_(std::move(graph)) {
   instructions_.reserve(graph_.nodes.size());
+  input_of_value_.assign(graph_.values.size(), kFixed);
+  for (uint32_t i = 0; i < graph_.inputs.size(); ++i) input_of_value_[graph_.inputs[i]] = i;
   // The node after which a value is let go; outputs and inputs stay to the end.
   std::vector<NodeId> last_use(graph_.values.size(), kNoNode);
   for (NodeId n = 0; n < graph_.nodes.size(); ++n) {
@@ -128,6 +130,8 @@ void GraphRunner::prepare_node(const Node& node) {
   instruction.op = node.op;
   instruction.where = node.where;
   instruction.grad_mode = node.grad_mode;
+  if (node.composite != nullptr && node.composite->index_error != nullptr)
+    instruction.composite = node.composite;
   instruction.first_operand = static_cast<uint32_t>(operands_.size());
   instruction.num_operands = static_cast<uint32_t>(node.operands.size());
   instruction.first_output = node.first_output;
@@ -147,6 +151,8 @@ void GraphRunner::prepare_node(const Node& node) {
   };
   for (const Argument& argument : node.operands) {
     operand_values_.push_back(argument.is_value() ? argument.value : kNoValue);
+    if (argument.is_value() && input_of_value_[argument.value] != kFixed)
+      input_uses_.push_back({static_cast<uint32_t>(operands_.size()), input_of_value_[argument.value]});
     if (argument.kind == Argument::Kind::Number) {
       add_number(argument.number, false, operands_.size());
       operands_.emplace_back(argument.number);
@@ -244,7 +250,8 @@ Scalar in_category(const Scalar& number, Scalar::Category category) {
 
 }  // namespace
 
-Scalar GraphRunner::compute(const Frame& frame, const NumberStep& step, RunValues values) const {
+Scalar GraphRunner::compute(const Frame& frame, const NumberStep& step, std::span<const Tensor* const> inputs,
+                            RunValues values) const {
   switch (step.kind) {
     case ScalarExpr::Kind::Constant:
       return step.size == kFixed ? step.constant : Scalar(frame.sizes[step.size]);
@@ -252,7 +259,11 @@ Scalar GraphRunner::compute(const Frame& frame, const NumberStep& step, RunValue
       WEFT_ASSERT(step.index < values.numbers.size(), "a graph reads number ", step.index, " of a call with ",
                   values.numbers.size());
       return in_category(values.numbers[step.index], step.category);
-    case ScalarExpr::Kind::Item: return in_category(frame.values[step.index].item(), step.category);
+    case ScalarExpr::Kind::Item: {
+      const uint32_t input = input_of_value_[step.index];
+      const Tensor& tensor = input == kFixed ? frame.values[step.index] : *inputs[input];
+      return in_category(tensor.item(), step.category);
+    }
     case ScalarExpr::Kind::Binary: break;
   }
   return in_category(detail::scalar_binary(step.op, frame.numbers[step.a], frame.numbers[step.b]),
@@ -267,9 +278,10 @@ void GraphRunner::run_in(Frame& frame, std::span<const Tensor* const> inputs, Ru
               graph_.name, "' takes ", graph_.inputs.size(), " tensors and gives ", graph_.outputs.size(),
               ", not ", inputs.size(), " and ", outputs.size());
   if (!sizes_.empty()) set_sizes(frame, values.symbols);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    WEFT_ASSERT(inputs[i]->defined(), "input ", i, " of graph '", graph_.name, "' is undefined");
-    frame.values[graph_.inputs[i]] = *inputs[i];
+  for (const InputUse use : input_uses_) {
+    WEFT_ASSERT(inputs[use.input]->defined(), "input ", use.input, " of graph '", graph_.name,
+                "' is undefined");
+    frame.operands[use.operand].tensor = inputs[use.input];
   }
   const AutoGradMode mode(kDifferentiable && grad_mode_enabled());
   const bool is_on = grad_mode_enabled();
@@ -279,7 +291,7 @@ void GraphRunner::run_in(Frame& frame, std::span<const Tensor* const> inputs, Ru
     if (step < instruction.end_steps || patch < instruction.end_number_patches) [[unlikely]] {
       try {
         for (; step < instruction.end_steps; ++step)
-          frame.numbers[step] = compute(frame, steps_[step], values);
+          frame.numbers[step] = compute(frame, steps_[step], inputs, values);
         for (; patch < instruction.end_number_patches; ++patch)
           put(frame, instruction, number_patches_[patch]);
       } catch (Error& error) {
@@ -288,17 +300,21 @@ void GraphRunner::run_in(Frame& frame, std::span<const Tensor* const> inputs, Ru
       }
     }
     if constexpr (kDifferentiable) set_grad_mode(is_on && instruction.grad_mode);
+    std::optional<CompositeScope> scope;
+    if (instruction.composite != nullptr) [[unlikely]]
+      scope.emplace(*instruction.composite, instruction.where);
     call_into(*instruction.op, {frame.operands.data() + instruction.first_operand, instruction.num_operands},
               instruction.attrs != nullptr ? *instruction.attrs : frame.attrs[instruction.own_attrs],
               instruction.where, {frame.values.data() + instruction.first_output, instruction.num_outputs});
     for (; release < instruction.end_releases; ++release) frame.values[releases_[release]].reset();
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
+    const uint32_t input = input_of_value_[graph_.outputs[i]];
     Tensor& value = frame.values[graph_.outputs[i]];
-    if (is_moved_out_[i]) outputs[i] = std::move(value);
+    if (input != kFixed) outputs[i] = *inputs[input];
+    else if (is_moved_out_[i]) outputs[i] = std::move(value);
     else outputs[i] = value;
   }
-  for (ValueId input : graph_.inputs) frame.values[input].reset();
 }
 
 void GraphRunner::run(std::span<const Tensor* const> inputs, RunValues values,

@@ -60,6 +60,7 @@ class GraphRunner {
     uint32_t end_releases = 0;  // from the end of the instruction before
     uint32_t end_steps = 0, end_size_patches = 0, end_number_patches = 0;
     SourceLocation where;
+    const Op* composite = nullptr;  // in whose words an index out of range is said
     bool grad_mode = true;
   };
   static constexpr uint32_t kFixed = ~uint32_t{0};
@@ -73,15 +74,22 @@ class GraphRunner {
               std::span<Tensor> outputs) const;
   void set_sizes(Frame& frame, std::span<const int64_t> symbols) const;
   void put(Frame& frame, const Instruction& instruction, const Patch& patch) const;
-  Scalar compute(const Frame& frame, const NumberStep& step, RunValues values) const;
+  Scalar compute(const Frame& frame, const NumberStep& step, std::span<const Tensor* const> inputs,
+                 RunValues values) const;
 
   Graph graph_;
   std::vector<Instruction> instructions_;
   std::vector<ValueId> releases_;
   std::vector<Operand> operands_;        // `scalar` set; the frame adds the tensors
   std::vector<ValueId> operand_values_;  // kNoValue: none
-  std::vector<const Attrs*> own_attrs_;  // what the frames' own attributes are made from
-  std::vector<Sym> sizes_;               // that nodes need, each once
+  // Operands that are inputs point to the caller's tensors, which are put in at each run.
+  struct InputUse {
+    uint32_t operand, input;
+  };
+  std::vector<InputUse> input_uses_;
+  std::vector<uint32_t> input_of_value_;  // kFixed: none
+  std::vector<const Attrs*> own_attrs_;   // what the frames' own attributes are made from
+  std::vector<Sym> sizes_;                // that nodes need, each once
   std::vector<NumberStep> steps_;
   std::vector<Patch> size_patches_, number_patches_;
   std::unordered_map<ScalarId, uint32_t> step_of_;

@@ -1,6 +1,9 @@
 // Limits: counting, and the warnings that go with it.
 #include "compiler/runtime/limits.h"
 
+#include <algorithm>
+
+#include "compiler/trace/guard_words.h"
 #include "tensor/base/log.h"
 
 namespace weft::compiler {
@@ -33,6 +36,31 @@ void MissRate::miss() {
 bool MissRate::is_storm() const {
   // The ring then holds more than are allowed, and its oldest is the next to be replaced.
   return count_ >= std::size(misses_) && calls() - misses_[count_ % std::size(misses_)] < kWindow;
+}
+
+bool RecentCalls::has_seen(const ArgumentLeaves& leaves, uint64_t state) {
+  uint64_t hash = state;
+  const auto mix = [&](uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  };
+  mix(leaves.structure);
+  for (const Tensor* tensor : leaves.tensors) {
+    mix(tensor->defined());
+    if (!tensor->defined()) continue;
+    const TensorImpl& x = *tensor->impl();
+    mix(static_cast<uint64_t>(x.dtype) << 1 | x.needs_grad());
+    mix(x.layout.sizes.size());
+    for (size_t d = 0; d < x.layout.sizes.size(); ++d) {
+      mix(static_cast<uint64_t>(ints(x.layout.sizes)[d]));
+      mix(static_cast<uint64_t>(ints(x.layout.strides)[d]));
+    }
+  }
+  for (const NumberLeaf& number : leaves.numbers)
+    if (number.kind != NumberLeaf::Kind::Scalar) mix(bits_of(number.value));
+  if (std::find(std::begin(hashes_), std::end(hashes_), hash) != std::end(hashes_)) return true;
+  hashes_[next_++ % std::size(hashes_)] = hash;
+  return false;
 }
 
 bool HotShape::note(std::span<const int64_t> symbols) {

@@ -37,6 +37,18 @@ class MissRate {
   size_t count_ = 0;
 };
 
+// While a function runs eagerly because too many calls missed: whether a call is like a recent one, so that it would have
+// hit a program by now. Under the lock of the compiled object.
+class RecentCalls {
+ public:
+  // Takes in the call. `state` stands for what else it depends on.
+  bool has_seen(const ArgumentLeaves& leaves, uint64_t state);
+
+ private:
+  uint64_t hashes_[16] = {};
+  size_t next_ = 0;
+};
+
 // Finds the exact shape that makes up half of the last 256 calls under a dynamic entry: blocks of 256 calls elect a
 // candidate by majority vote, and the next block counts it. A hit costs a hash of the symbols and a few relaxed loads and
 // stores; calls of several threads at once may lose counts.

@@ -40,24 +40,56 @@ GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, 
       tensor.is_used = tracer.is_used(i) || is_written(i);
       tensor.is_written = is_written(i);
       tensor.is_grad_written = writes_grad(i);
-      if (tracer.used_grad_mode()) tensor.requires_grad = input.requires_grad;
-      if (is_lined) {
+      // What C++ code did not ask matters only where ops may record it.
+      const bool is_recorded = tensor.is_used && tracer.depends_on_grad_mode() && tracer.used_grad_mode();
+      if (input.is_grad_asked || is_recorded || tensor.is_grad_written)
+        tensor.requires_grad = input.requires_grad;
+      else tensor.is_grad_free = tensor.is_used && !tracer.depends_on_grad_mode();
+      if (is_lined || input.has_place) {
         tensor.offset = {true, input.real->layout.offset.concrete(), {}};
         tensor.storage_bytes = {true, static_cast<int64_t>(input.real->storage->bytes()), {}};
       }
     }
   }
-  // The function may have asked for the mode, which nobody sees.
-  facts.global_mask |= kGradModeBits;
+  if (tracer.depends_on_grad_mode()) facts.global_mask |= kGradModeBits;
   facts.add_shapes(tracer.shapes(), tracer.graph().expressions);
   facts.add_overlaps(leaves);
   return facts;
 }
 
-std::optional<SymGuardProgram> size_guards(const Tracer& tracer, const SegmentNode& node) {
-  if (node.result_sizes.empty()) return {};
-  return SymGuardProgram(tracer.shapes(), tracer.graph().expressions, node.result_sizes.front().symbol,
-                         node.result_sizes.back().symbol + 1);
+GuardFacts exact_facts(const ArgumentLeaves& leaves, const Callee& callee) {
+  GuardFacts facts(leaves, callee);
+  facts.global_mask |= kGradModeBits;
+  for (size_t i = 0; i < facts.tensors.size(); ++i) {
+    TensorFacts& tensor = facts.tensors[i];
+    const Tensor& x = *leaves.tensors[i];
+    if (!tensor.is_defined) continue;
+    tensor.requires_grad = x->needs_grad();
+    tensor.is_used = tensor.is_written = true;
+    for (size_t d = 0; d < tensor.rank; ++d) {
+      tensor.sizes.push_back({true, int_sizes(x)[d], {}});
+      tensor.strides.push_back({true, int_strides(x)[d], {}});
+    }
+  }
+  for (size_t i = 0; i < facts.numbers.size(); ++i)
+    if (facts.numbers[i].kind == NumberLeaf::Kind::Size)
+      facts.numbers[i].fixed = {true, leaves.numbers[i].value.to_int(), {}};
+  facts.add_overlaps(leaves);
+  return facts;
+}
+
+std::optional<SymGuardProgram> size_guards(const Tracer& tracer, const SegmentNode& node, bool is_first) {
+  const std::vector<SymbolSource>& sources = tracer.shapes().sources();
+  const auto is_result = [](const SymbolSource& s) { return s.kind == SymbolSource::Kind::Result; };
+  auto first =
+      static_cast<uint32_t>(std::find_if(sources.begin(), sources.end(), is_result) - sources.begin());
+  if (!is_first) {
+    if (node.result_sizes.empty()) return {};
+    first = node.result_sizes.front().symbol;
+  }
+  if (first >= node.num_symbols) return {};
+  return SymGuardProgram(tracer.shapes(), tracer.graph().expressions, first,
+                         static_cast<uint32_t>(node.num_symbols));
 }
 
 }  // namespace weft::compiler

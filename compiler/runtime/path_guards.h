@@ -9,7 +9,11 @@ namespace weft::compiler {
 // Everything that the path takes for granted of the arguments and of global state.
 GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, const Callee& callee);
 
-// What the code after a data-dependent op relies on of the sizes of its results; nothing where the segment takes none.
-std::optional<SymGuardProgram> size_guards(const Tracer& tracer, const SegmentNode& node);
+// These very sizes, strides, numbers and shared memory: of a call that could not be captured.
+GuardFacts exact_facts(const ArgumentLeaves& leaves, const Callee& callee);
+
+// What the path relies on of the sizes of data-dependent results that are there when the segment begins, beyond what was
+// checked for the segment before it; nothing if there are none. `is_first`: none was, this one begins what was traced.
+std::optional<SymGuardProgram> size_guards(const Tracer& tracer, const SegmentNode& node, bool is_first);
 
 }  // namespace weft::compiler

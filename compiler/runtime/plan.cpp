@@ -8,6 +8,7 @@
 #include "compiler/trace/infer.h"
 #include "compiler/trace/table_environment.h"
 #include "tensor/grad_flag.h"
+#include "tensor/quiet_handles.h"
 
 namespace weft::compiler {
 
@@ -77,6 +78,7 @@ Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
 
 void Plan::run(std::span<const Tensor* const> inputs, const RunValues& values,
                std::span<Tensor> outputs) const {
+  const QuietHandles quiet;
   if (launch_plan_ != nullptr) {
     try {
       return launch_plan_->run(inputs, values, outputs);

@@ -8,6 +8,19 @@
 
 namespace weft::compiler {
 
+// Note [Calls that throw]
+// A segment happens as a whole or not at all. When a call throws, be it the function while it is traced, or an op of a segment
+// that runs (an index out of range), what the function did until the last break has happened, as code outside may know from
+// the value that left the graph there; what came after is dropped. So the function is traced up to that break
+// once more, and the path closed there, as if it had returned nothing. That costs a trace, but only calls that throw.
+
+namespace {
+
+// Thrown through the function to leave it at a break.
+struct StopHere {};
+
+}  // namespace
+
 Slot TraceRun::slot_of(ValueId value) const {
   const auto carried = carried_.find(value);
   if (carried != carried_.end()) return {true, carried->second};
@@ -37,6 +50,8 @@ std::shared_ptr<SegmentNode> TraceRun::begin_segment() {
     const bool holds =
         input.source.kind == InputSource::Kind::Captured || input.source.kind == InputSource::Kind::Constant;
     node->inputs.push_back({input.source, holds ? input.real : Tensor(), input.name});
+    if (input.source.kind == InputSource::Kind::Captured) node->captured.push_back(input.real.impl());
+    node->num_results += input.source.kind == InputSource::Kind::Result;
   }
   node->first_number = next_number_;
   for (; next_number_ < tracer_->numbers().size(); ++next_number_)
@@ -56,7 +71,17 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
   std::vector<ValueId> reads;
   Graph graph = extract(path, begin, end, outputs, reads);
   graph.name = name_;
-  for (const ValueId value : reads) node.reads.push_back(slot_of(value));
+  for (const ValueId value : reads) {
+    const Slot slot = slot_of(value);
+    const Tensor* held = nullptr;
+    if (!slot.is_carried && slot.index >= node.first_input) {
+      const SegmentNode::Input& input = node.inputs[slot.index - node.first_input];
+      if (input.held.defined()) held = &input.held;
+    }
+    if (held == nullptr) node.other_reads.push_back(static_cast<uint32_t>(node.reads.size()));
+    node.reads.push_back(slot);
+    node.held_reads.push_back(held);
+  }
   for (const ValueId value : outputs) carried_.emplace(value, next_carried_++);
   for (const ValueId item : path.items) node.items.push_back(item == kNoValue ? Slot() : slot_of(item));
   const bool has_effect =
@@ -68,7 +93,19 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
   if (is_new) path_.num_extern_calls += node.plan->num_extern_calls();
 }
 
+void TraceRun::run_segment(const std::shared_ptr<SegmentNode>& node) {
+  frame_->set_lifted(tracer_->plain_numbers());
+  try {
+    frame_->run(*node);
+  } catch (...) {
+    failure_ = Failure::Segment;
+    throw;
+  }
+}
+
 uint64_t TraceRun::decide(size_t index, std::vector<Tensor>& results) {
+  if (failure_ != Failure::Function)
+    throw CannotCapture{"it catches an error of an op that ran before the end", where_};
   const Break& stop = tracer_->breaks()[index];
   if (index < prefix_.size()) {
     const std::shared_ptr<SegmentNode>& node = prefix_[index];
@@ -93,6 +130,7 @@ uint64_t TraceRun::decide(size_t index, std::vector<Tensor>& results) {
         results = frame_->results();
       }
     }
+    if (stops_ && index + 1 == prefix_.size()) throw StopHere();
     return known_[index];
   }
   const std::shared_ptr<SegmentNode> node = begin_segment();
@@ -103,14 +141,18 @@ uint64_t TraceRun::decide(size_t index, std::vector<Tensor>& results) {
   if (stop.kind == Break::Kind::Result)
     for (const Argument& operand : stop.node.operands)
       node->operands.push_back(operand.is_value() ? slot_of(operand.value) : Slot{});
-  frame_->set_lifted(tracer_->plain_numbers());
-  frame_->run(*node);
-  const uint64_t outcome = frame_->outcome(*node);
+  run_segment(node);
+  path_.nodes.push_back(node);
+  path_.outcomes.push_back(0);
+  try {
+    path_.outcomes.back() = frame_->outcome(*node);
+  } catch (...) {
+    failure_ = Failure::Segment;
+    throw;
+  }
   if (stop.kind == Break::Kind::Result) results = frame_->results();
   path_.needs_follow = path_.needs_follow || stop.kind == Break::Kind::Double;
-  path_.nodes.push_back(node);
-  path_.outcomes.push_back(outcome);
-  return outcome;
+  return path_.outcomes.back();
 }
 
 std::shared_ptr<PathBackward> TraceRun::make_backward(const Effects& effects,
@@ -264,26 +306,68 @@ void TraceRun::lift_what_differs(FollowState& following) {
   following.numbers = now;
 }
 
+void TraceRun::begin(std::vector<Intrusive<Storage>> lines, HostFunctions& host,
+                     const FollowState* following) {
+  path_ = {};
+  next_input_ = next_number_ = next_carried_ = 0;
+  next_node_ = 0;
+  carried_.clear();
+  failure_ = Failure::Function;
+  tracer_ =
+      std::make_shared<Tracer>(TraceOptions{this, options_.fullgraph, std::move(lines),
+                                            following != nullptr ? &following->lifted : nullptr, &host});
+}
+
+namespace {
+
+// The storages that these segments, which the frame has run, read as lines.
+std::vector<Intrusive<Storage>> lines_of(std::span<const std::shared_ptr<SegmentNode>> segments,
+                                         const Frame& frame) {
+  std::vector<Intrusive<Storage>> lines;
+  for (const std::shared_ptr<SegmentNode>& segment : segments)
+    for (const SegmentNode::Input& input : segment->inputs)
+      if (input.source.kind == InputSource::Kind::Line)
+        lines.push_back(frame.input(input.source.index)->storage);
+  return lines;
+}
+
+}  // namespace
+
+// Whether a segment that has run has an input in this storage.
+bool TraceRun::reads_storage(const Storage& storage) const {
+  if (path_.nodes.empty()) return false;
+  const SegmentNode& last = *path_.nodes.back();
+  for (size_t i = 0; i < last.first_input + last.inputs.size(); ++i)
+    if (const Tensor& real = tracer_->inputs()[i].real; real.defined() && real->storage.get() == &storage)
+      return true;
+  return false;
+}
+
 TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies,
                          Frame& frame, HostFunctions& host,
                          std::span<const std::shared_ptr<SegmentNode>> prefix,
                          std::span<const uint64_t> outcomes, FollowState* following) {
-  std::vector<Intrusive<Storage>> lines;
+  std::vector<Intrusive<Storage>> lines = lines_of(prefix, frame);
+  std::vector<std::shared_ptr<SegmentNode>> bound(prefix.begin(), prefix.end());
+  std::vector<uint64_t> known(outcomes.begin(), outcomes.end());
+  size_t num_bound = prefix.size();
   frame_ = &frame;
-  prefix_ = prefix;
-  known_ = outcomes;
+  const auto carry_out_segments = [&] {
+    TraceRun(plans_, options_, name_, where_)
+        .carry_out(leaves, callee, policies, frame, host, path_.nodes, path_.outcomes, following);
+  };
   for (;;) {
-    path_ = {};
-    next_input_ = next_number_ = next_carried_ = 0;
-    next_node_ = 0;
-    carried_.clear();
-    tracer_ = std::make_shared<Tracer>(TraceOptions{
-        this, options_.fullgraph, lines, following != nullptr ? &following->lifted : nullptr, &host});
+    prefix_ = bound;
+    known_ = known;
+    begin(lines, host, following);
     Effects effects;
     std::shared_ptr<const void> structure;
     try {
       const TraceScope scope(*tracer_);
       enter(leaves, callee, policies, &frame);
+      if (failure_ == Failure::Segment)
+        throw CannotCapture{"it catches an error of an op that ran before the end", where_};
+      failure_ = Failure::Capture;  // from here on
       effects = collect_effects(*tracer_, callee.result());
       structure = callee.structure();
       callee.clear();
@@ -293,26 +377,89 @@ TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const Arg
     } catch (const RestartTrace& restart) {
       callee.clear();
       tracer_->drop_fakes();
-      WEFT_ASSERT(lines.empty() || lines.back() != restart.storage,
+      WEFT_ASSERT(std::find(lines.begin(), lines.end(), restart.storage) == lines.end(),
                   "a trace starts again for the same reason");
-      if (!path_.nodes.empty())
-        throw CannotCapture{"tensors that share memory are written after a value has left the graph", where_};
       lines.push_back(restart.storage);
+      if (reads_storage(*restart.storage)) {
+        // What has run will have other inputs: it is another program.
+        bound.clear();
+        known.clear();
+        num_bound = 0;
+        frame.restart();
+      } else {
+        bound = path_.nodes;
+        known = path_.outcomes;
+      }
       continue;
+    } catch (const CannotCapture&) {
+      callee.clear();
+      tracer_->drop_fakes();
+      frame.return_draws();
+      throw;
+    } catch (const PathDiffers&) {
+      callee.clear();
+      tracer_->drop_fakes();
+      frame.return_draws();
+      throw;
     } catch (...) {
       callee.clear();
       tracer_->drop_fakes();
+      if (failure_ != Failure::Capture) carry_out_segments();
       throw;
     }
     if (following != nullptr) lift_what_differs(*following);
-    path_.num_bound = std::min(prefix.size(), path_.nodes.size());
+    path_.num_bound = num_bound;
     close_path(effects, std::move(structure));
-    frame.set_lifted(tracer_->plain_numbers());
-    frame.run(*path_.nodes.back());
+    try {
+      run_segment(path_.nodes.back());
+    } catch (...) {
+      path_.nodes.pop_back();
+      carry_out_segments();
+      throw;
+    }
     frame.finish(*path_.nodes.back(), callee);
     path_.tracer = tracer_;
     return std::move(path_);
   }
+}
+
+// The function has been left at a break, and what it did by then is to happen.
+void TraceRun::carry_out_trace() {
+  Effects effects;
+  {
+    const TraceScope scope(*tracer_);
+    effects = collect_effects(*tracer_, {});
+  }
+  tracer_->drop_fakes();
+  if (effects.writes.empty() && effects.grad_writes.empty() && effects.layout_writes.empty() &&
+      effects.cell_writes.empty())
+    return;
+  close_path(std::move(effects), nullptr);
+  run_segment(path_.nodes.back());
+  frame_->carry_out(*path_.nodes.back());
+}
+
+void TraceRun::carry_out(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies,
+                         Frame& frame, HostFunctions& host,
+                         std::span<const std::shared_ptr<SegmentNode>> segments,
+                         std::span<const uint64_t> outcomes, const FollowState* following) {
+  if (segments.empty()) return;
+  frame_ = &frame;
+  prefix_ = segments;
+  known_ = outcomes;
+  stops_ = true;
+  begin(lines_of(segments, frame), host, following);
+  try {
+    const TraceScope scope(*tracer_);
+    enter(leaves, callee, policies, &frame);
+  } catch (const StopHere&) {
+    callee.clear();
+    carry_out_trace();
+  } catch (...) {
+    // The function went another way than before: what it depends on has changed since.
+  }
+  callee.clear();
+  tracer_->drop_fakes();
 }
 
 }  // namespace weft::compiler

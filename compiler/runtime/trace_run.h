@@ -18,10 +18,10 @@ struct ArgumentPolicies {
 struct TracedPath {
   std::vector<std::shared_ptr<SegmentNode>> nodes;  // from the first segment to the return
   std::vector<uint64_t> outcomes;                   // by break
-  size_t num_bound = 0;                             // nodes that were in the tree before
-  size_t num_compiled = 0;                          // plans that did not exist before
-  size_t num_extern_calls = 0;                      // nodes of these
-  std::shared_ptr<Tracer> tracer;                   // for guards and reports
+  size_t num_bound = 0;            // nodes that were in the tree before; all, or none of its prefix
+  size_t num_compiled = 0;         // plans that did not exist before
+  size_t num_extern_calls = 0;     // nodes of these
+  std::shared_ptr<Tracer> tracer;  // for guards and reports
   std::vector<GradFact> grad_facts;
   bool needs_follow = false;  // a native floating number was read
 };
@@ -48,9 +48,24 @@ class TraceRun final : public BreakHandler {
                  HostFunctions& host, std::span<const std::shared_ptr<SegmentNode>> prefix,
                  std::span<const uint64_t> outcomes, FollowState* following);
 
+  // Carries out what the function has done until the last break of these segments, all of which `frame` has run: what comes
+  // next has failed. Note [Calls that throw]
+  void carry_out(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies, Frame& frame,
+                 HostFunctions& host, std::span<const std::shared_ptr<SegmentNode>> segments,
+                 std::span<const uint64_t> outcomes, const FollowState* following);
+
   uint64_t decide(size_t index, std::vector<Tensor>& results) override;
 
  private:
+  enum class Failure : uint8_t {
+    Function,  // what is thrown comes from the function, or from an op while it is traced,
+    Segment,   // from a segment that ran,
+    Capture,   // or from the compiler
+  };
+  void begin(std::vector<Intrusive<Storage>> lines, HostFunctions& host, const FollowState* following);
+  bool reads_storage(const Storage& storage) const;
+  void carry_out_trace();
+  void run_segment(const std::shared_ptr<SegmentNode>& node);
   void lift_what_differs(FollowState& following);
   void enter(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies, Frame* frame);
   std::shared_ptr<SegmentNode> begin_segment();
@@ -75,6 +90,8 @@ class TraceRun final : public BreakHandler {
   uint32_t next_input_ = 0, next_number_ = 0, next_carried_ = 0;
   NodeId next_node_ = 0;
   std::unordered_map<ValueId, uint32_t> carried_;
+  Failure failure_ = Failure::Function;
+  bool stops_ = false;  // at the last break of the prefix
 };
 
 }  // namespace weft::compiler

@@ -42,6 +42,8 @@ struct SegmentNode {
   };
   uint32_t first_input = 0;
   std::vector<Input> inputs;
+  std::vector<const TensorImpl*> captured;  // among them
+  uint32_t num_results = 0;                 // likewise: results of a data-dependent op
   uint32_t first_number = 0;
   std::vector<NumberSource> numbers;
   std::vector<ResultSize> result_sizes;
@@ -50,16 +52,21 @@ struct SegmentNode {
   Sym counters = Sym::from_int(0);
 
   // ---- What it computes.
-  std::shared_ptr<const Plan> plan;  // null: nothing
-  std::vector<Slot> reads;           // by input of the plan
-  uint32_t first_carried = 0;        // its outputs are the carried values from here on
-  std::vector<Slot> items;           // by item number: where its tensor is after the segment
+  std::shared_ptr<const Plan> plan;       // null: nothing
+  std::vector<Slot> reads;                // by input of the plan
+  std::vector<const Tensor*> held_reads;  // likewise: those that the segment itself holds; null for others,
+  std::vector<uint32_t> other_reads;      // which are these
+  uint32_t first_carried = 0;             // its outputs are the carried values from here on
+  std::vector<Slot> items;                // by item number: where its tensor is after the segment
 
   // ---- How it ends.
   std::optional<Break> stop;   // none: the function returns
   std::vector<Slot> operands;  // Result: the tensors of the data-dependent op
   mutable std::shared_mutex mutex;
   std::vector<Branch> branches;  // the most recent first
+
+  // Nothing of the above, but: the call starts again and runs eagerly, for this reason.
+  std::optional<CannotCapture> refusal;
 
   Effects effects;            // of a return
   std::vector<Slot> outputs;  // by Effects::outputs

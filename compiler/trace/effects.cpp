@@ -23,6 +23,28 @@ std::vector<ViewStep> steps_of(const FakeSlot& slot) {
   return steps;
 }
 
+// Hooks of the tensors that gradients arrive at run outside, when they have arrived there.
+class WithoutHooks {
+ public:
+  explicit WithoutHooks(std::span<const autograd::Target> targets) {
+    for (const autograd::Target& target : targets) {
+      taken_.emplace_back(target.edge.node, nullptr);
+      taken_.back().second.swap(target.edge.node->hooks);
+    }
+  }
+  ~WithoutHooks() {
+    while (!taken_.empty()) {
+      taken_.back().first->hooks.swap(taken_.back().second);
+      taken_.pop_back();
+    }
+  }
+  WithoutHooks(const WithoutHooks&) = delete;
+  WithoutHooks& operator=(const WithoutHooks&) = delete;
+
+ private:
+  std::vector<std::pair<Intrusive<autograd::Node>, std::unique_ptr<autograd::Hooks>>> taken_;
+};
+
 class Collector {
  public:
   Collector(Tracer& tracer, Effects& effects) : tracer_(tracer), effects_(effects) {}
@@ -34,6 +56,7 @@ class Collector {
     effects_.numbers = results.numbers;
     for (NumberLeaf& number : effects_.numbers)
       if (number.value.is_symbolic()) number.value = Scalar(tracer_.shapes().settle(number.value.sym()));
+    check_no_hooks_added();
     collect_gradients();
     collect_layouts();
     collect_writes();
@@ -43,11 +66,22 @@ class Collector {
   }
 
  private:
+  // Whether it lies in a tensor of host data.
+  bool is_in_constant(const FakeSlot& slot) const {
+    const uint32_t input = slot.storage->input;
+    return input != kNoInput && tracer_.inputs()[input].source.kind == InputSource::Kind::Constant;
+  }
+
   uint32_t output(const Tensor& fake) {
-    const ValueId value = tracer_.output_of(fake);
+    ValueId value = tracer_.output_of(fake);
     // One output for one tensor: two tensors with one value stay two.
     for (size_t i = 0; i < fakes_.size(); ++i)
       if (fakes_[i].is_same(fake)) return static_cast<uint32_t>(i);
+    if (const FakeSlot& slot = FakeSlot::of(fake); is_in_constant(slot) && !slot.storage->is_written) {
+      // Eager code makes it anew at each call; whoever gets it may write into it.
+      const AutoGradMode off(false);
+      value = tracer_.value_of(clone(tracer_.wrap(value), fake->made_at));
+    }
     effects_.outputs.push_back(value);
     fakes_.push_back(fake);
     return static_cast<uint32_t>(fakes_.size() - 1);
@@ -71,11 +105,13 @@ class Collector {
     result.made_by = fake->made_by;
     result.made_at = fake->made_at;
     result.requires_grad = fake->needs_grad();
-    const uint32_t memory = slot.storage->input;
-    if (slot.input != kNoInput && tracer_.inputs()[slot.input].fake.is_same(fake)) {
+    const bool is_constant = is_in_constant(slot);
+    const uint32_t memory = is_constant ? kNoInput : slot.storage->input;
+    if (!is_constant && slot.input != kNoInput && tracer_.inputs()[slot.input].fake.is_same(fake)) {
       result.kind = OutputPlan::Kind::Input;
       result.index = slot.input;
-    } else if (memory != kNoInput && tracer_.inputs()[memory].source.kind != InputSource::Kind::Constant) {
+      result.requires_grad = false;  // it is what it is
+    } else if (memory != kNoInput) {
       result.kind = OutputPlan::Kind::View;
       const PathInput& input = tracer_.inputs()[memory];
       result.index = input.source.kind == InputSource::Kind::Line ? input.source.index : memory;
@@ -93,6 +129,20 @@ class Collector {
       result.index = output(fake);
     }
     return result;
+  }
+
+  // A hook of a tensor from outside would stay there.
+  void check_no_hooks_added() const {
+    for (const PathInput& input : tracer_.inputs()) {
+      if (!input.entry || input.entry.node->hooks == nullptr) continue;
+      size_t outside = 0;
+      if (is_leaf_outside(input.real))
+        if (const auto& hooks = autograd::tape_of(input.real)->accumulator->hooks)
+          outside = hooks->entries.size();
+      WEFT_CHECK(
+          input.entry.node->hooks->entries.size() <= outside, "register_hook: ", input.name,
+          " comes from outside of the compiled function, where the hook would stay; register it outside");
+    }
   }
 
   // What the function did to the .grad of leaves.
@@ -142,7 +192,7 @@ class Collector {
   void collect_writes() {
     for (uint32_t i = 0; i < tracer_.inputs().size(); ++i) {
       const PathInput& input = tracer_.inputs()[i];
-      if (!input.fake.defined()) continue;
+      if (!input.fake.defined() || input.source.kind == InputSource::Kind::Constant) continue;
       FakeSlot& slot = FakeSlot::of(input.fake);
       FakeStorage& storage = *slot.storage;
       if (storage.input != i || !storage.is_written) continue;
@@ -252,6 +302,7 @@ class Collector {
     std::vector<autograd::Target> targets;
     for (const uint32_t input : inputs) targets.push_back({tracer_.inputs()[input].entry, {}});
     Parts parts(inputs.size());
+    const WithoutHooks quiet(targets);
     try {
       autograd::walk(from, targets, {.retain_graph = true, .accumulate = false, .keeps_parts = true});
       for (size_t i = 0; i < inputs.size(); ++i) {

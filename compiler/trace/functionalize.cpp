@@ -78,7 +78,7 @@ ValueId Tracer::apply_view(const Op& op, const Attrs& attrs, ValueId from, const
     node.operands = {Argument::of(id)};
     node.attrs = attrs;
     node.where = where;
-    node.grad_mode = grad_mode_enabled();
+    node.grad_mode = is_recorded_with_grad();
     for (const CompositeScope* scope = CompositeScope::current(); scope != nullptr; scope = scope->outer())
       node.composite = &scope->op();
     const DType dtype = op.view_dtype != nullptr ? op.view_dtype(attrs, value.dtype) : value.dtype;
@@ -181,8 +181,6 @@ void Tracer::mutate(const Call& call, const Tensor& self) {
   check_may_write(call, storage);
   if (storage.input != kNoInput) {
     const PathInput& input = inputs_[storage.input];
-    if (input.source.kind == InputSource::Kind::Constant)
-      throw CannotCapture{"a tensor of host data is written in place", call.where};
     if (input.real.defined() && input.real->storage &&
         inputs_of_storage_[input.real->storage.get()].size() > 1 &&
         input.source.kind != InputSource::Kind::Line && !wants_line(input.real) &&

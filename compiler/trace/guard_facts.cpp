@@ -87,15 +87,16 @@ void GuardFacts::add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expres
       case SymbolSource::Kind::Result: break;  // known after a segment has run
     }
   }
-  num_symbols = shapes.sources().size();
   for (uint32_t symbol : shapes.live_symbols())
     if (shapes.sources()[symbol].kind < SymbolSource::Kind::Product)
       reads.push_back({shapes.sources()[symbol], symbol});
   tables = std::move(expressions);
   // What is asked of data-dependent results is checked when they are there.
   uint32_t num_known = 0;
-  while (num_known < num_symbols && shapes.sources()[num_known].kind != SymbolSource::Kind::Result)
+  while (num_known < shapes.sources().size() &&
+         shapes.sources()[num_known].kind != SymbolSource::Kind::Result)
     ++num_known;
+  num_symbols = num_known;
   symbols = SymGuardProgram(shapes, tables, 0, num_known);
 }
 
@@ -112,6 +113,7 @@ std::vector<std::string> GuardFacts::describe() const {
     say(x.name, ": ", x.dtype, " on ", x.device, " of ", x.rank, x.rank == 1 ? " dimension" : " dimensions",
         x.is_used ? "" : ", not used");
     if (x.requires_grad.has_value()) say(x.name, *x.requires_grad ? " requires grad" : " requires no grad");
+    else if (x.is_grad_free) say(x.name, " requires no grad while grad mode is on");
     if (x.is_aligned) say("data of ", x.name, " at a multiple of 16 bytes");
     for (size_t d = 0; d < x.sizes.size(); ++d)
       if (x.sizes[d].is_fixed)

@@ -21,8 +21,10 @@ struct TensorFacts {
   DType dtype = DType::Float32;
   Device device = kCPU;
   uint32_t rank = 0;
-  // Where it matters: gradients were on while the tensor was used.
+  // Where it matters: gradients were on while the tensor was used, or C++ code asked.
   std::optional<bool> requires_grad = {};
+  // It counts only while grad mode is on: the program records nothing for this tensor.
+  bool is_grad_free = false;
   // The program reads or writes its data; what is below counts only then.
   bool is_used = false;
   bool is_written = false;
@@ -78,7 +80,7 @@ struct GuardFacts {
   uint64_t global_word = 0, global_mask = 0;  // the bits that matter
   std::vector<SymbolRead> reads;
   std::shared_ptr<const Expressions> tables;  // of the symbols
-  size_t num_symbols = 0;
+  size_t num_symbols = 0;                     // of the arguments: those of data-dependent results come later
   SymGuardProgram symbols;
 
   // What can be read unseen of the arguments of this call: their types and the plain numbers.

@@ -68,7 +68,8 @@ std::optional<GuardFailure> dims_failure(Finding& finding, Field field, const Te
   return std::nullopt;
 }
 
-std::optional<GuardFailure> tensor_failure(uint32_t leaf, const TensorFacts& was, const Tensor& is) {
+std::optional<GuardFailure> tensor_failure(uint32_t leaf, const TensorFacts& was, const Tensor& is,
+                                           bool is_recording) {
   Finding finding;
   finding.failure.leaf = leaf;
   const auto differs = [&](Field field, const char* what, const auto& expected, const auto& got,
@@ -88,9 +89,11 @@ std::optional<GuardFailure> tensor_failure(uint32_t leaf, const TensorFacts& was
   if (is->device != was.device)
     return differs(Field::Device, ".device()", was.device, is->device, was.device.index, is->device.index);
   if (is.dim() != was.rank) return number_differs(Field::Rank, ".dim()", was.rank, is.dim());
-  if (was.requires_grad.has_value() && is.requires_grad() != *was.requires_grad)
-    return finding.fail(Field::RequiresGrad, *was.requires_grad, is.requires_grad(), was.name,
+  if (was.requires_grad.has_value() && is->needs_grad() != *was.requires_grad)
+    return finding.fail(Field::RequiresGrad, *was.requires_grad, is->needs_grad(), was.name,
                         ".requires_grad() was ", *was.requires_grad ? "true, is false" : "false, is true");
+  if (was.is_grad_free && is_recording && is->needs_grad())
+    return finding.fail(Field::RequiresGrad, 0, 1, was.name, ".requires_grad() was false, is true");
   if (auto found = dims_failure(finding, Field::Size, was, ".size", was.sizes, ints(is->layout.sizes)))
     return found;
   if (auto found =
@@ -151,7 +154,9 @@ std::optional<GuardFailure> GuardBlock::first_failure(const ArgumentLeaves& leav
   for (uint32_t i = 0; i < facts_.numbers.size(); ++i)
     if (auto found = number_failure(i, facts_.numbers[i], leaves.numbers[i])) return found;
   for (uint32_t i = 0; i < facts_.tensors.size(); ++i)
-    if (auto found = tensor_failure(i, facts_.tensors[i], *leaves.tensors[i])) return found;
+    if (auto found =
+            tensor_failure(i, facts_.tensors[i], *leaves.tensors[i], (global_word & kGradModeBits) != 0))
+      return found;
   if (!alias_.check(facts_, leaves))
     if (auto found = overlap_failure(facts_, leaves)) return found;
   if (facts_.reads.empty()) return std::nullopt;

@@ -6,7 +6,9 @@
 namespace weft::compiler {
 namespace {
 
-constexpr uint64_t kDefinedBit = uint64_t{1} << 40, kGradBit = uint64_t{1} << 32;
+constexpr uint64_t kDefinedBit = uint64_t{1} << 40;
+constexpr uint64_t kGradBit = uint64_t{1} << 32;      // requires grad
+constexpr uint64_t kRecordedBit = uint64_t{1} << 33;  // and grad mode is on
 constexpr uint64_t kTypeMask = 0xFFFFFFFF;
 
 constexpr uint64_t word_of(DType dtype, Device device, size_t rank) {
@@ -15,7 +17,7 @@ constexpr uint64_t word_of(DType dtype, Device device, size_t rank) {
          kDefinedBit;
 }
 uint64_t word_of(const TensorImpl& x) {
-  return word_of(x.dtype, x.device, x.layout.sizes.size()) | (x.needs_grad() ? kGradBit : 0);
+  return word_of(x.dtype, x.device, x.layout.sizes.size()) | (x.needs_grad() ? kGradBit | kRecordedBit : 0);
 }
 
 }  // namespace
@@ -29,7 +31,8 @@ GuardBlock::GuardBlock(GuardFacts facts) : facts_(std::move(facts)), alias_(fact
     if (x.is_defined) {
       WEFT_ASSERT(x.rank <= 255, x.rank);
       record.word = word_of(x.dtype, x.device, x.rank) | (x.requires_grad.value_or(false) ? kGradBit : 0);
-      record.mask = kTypeMask | kDefinedBit | (x.requires_grad.has_value() ? kGradBit : 0);
+      record.mask = kTypeMask | kDefinedBit | (x.requires_grad.has_value() ? kGradBit : 0) |
+                    (x.is_grad_free ? kRecordedBit : 0);
       record.address_mask = x.is_aligned ? 15 : 0;
       record.has_place = x.offset.is_fixed || x.storage_bytes.is_fixed;
       record.first_dim = static_cast<uint32_t>(dims_.size());
@@ -56,6 +59,7 @@ bool GuardBlock::check(const ArgumentLeaves& leaves, uint64_t global_word, std::
       (leaves.structure ^ facts_.structure) | ((global_word ^ facts_.global_word) & facts_.global_mask) |
       (leaves.tensors.size() ^ facts_.tensors.size()) | (leaves.numbers.size() ^ facts_.numbers.size());
   if (wrong != 0) return false;
+  const uint64_t counts = (global_word & kGradModeBits) != 0 ? ~uint64_t{0} : ~kRecordedBit;
   for (const NumberRecord& record : numbers_)
     wrong |= bits_of(leaves.numbers[record.leaf].value) ^ record.bits;
   for (const TensorRecord& record : tensors_) {
@@ -64,7 +68,7 @@ bool GuardBlock::check(const ArgumentLeaves& leaves, uint64_t global_word, std::
       if ((x != nullptr) != record.is_defined) return false;
       continue;
     }
-    wrong |= (word_of(*x) ^ record.word) & record.mask;
+    wrong |= (word_of(*x) ^ record.word) & record.mask & counts;
     if (wrong != 0) return false;
     const int64_t *const sizes = ints(x->layout.sizes), *const strides = ints(x->layout.strides);
     const DimRecord* dim = dims_.data() + record.first_dim;

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "autograd/tape.h"
+#include "tensor/quiet_handles.h"
 
 namespace weft::compiler {
 
@@ -17,7 +18,10 @@ void call_host(const HostCallback& callback, std::span<const Tensor* const> tens
     values.push_back(autograd::share_data(*tensor));
     versions.push_back(values.back().version());
   }
-  callback(values);
+  {
+    const QuietHandles heard(false);
+    callback(values);
+  }
   for (size_t i = 0; i < tensors.size(); ++i)
     WEFT_CHECK(tensors[i]->version() == versions[i], "host_call: the function wrote into tensor ", i, " (",
                describe(*tensors[i]), "), which it may only read; let it work on a clone()");

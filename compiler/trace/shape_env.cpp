@@ -38,6 +38,7 @@ Sym ShapeEnv::add_symbol(SymbolSource source, Symbol symbol) {
   entries_.resize(table_.symbols().size());
   sources_.resize(table_.symbols().size());
   entries_.back().self = self;
+  entries_.back().is_result = source.kind == SymbolSource::Kind::Result;
   sources_.back() = source;
   return self;
 }
@@ -84,8 +85,11 @@ Sym ShapeEnv::add_product(std::span<const Sym> sizes) {
     if (__builtin_mul_overflow(hint, this->hint(size), &hint)) hint = INT64_MAX / 2;
   }
   if (!is_pending) {
+    // Not by binary(): nobody has asked yet.
     Sym result = Sym::from_int(1);
-    for (const Sym size : sizes) result = binary(SymOp::Mul, result, size);
+    for (const Sym size : sizes) result = table_.binary(SymOp::Mul, result, stand_in(size));
+    if (table_.depth(result) > kMaxNesting) [[unlikely]]
+      return Sym::from_int(specialize(result));
     return result;
   }
   const Sym self = add_placeholder({SymbolSource::Kind::Product, 0, 0}, hint, Sym::from_int(hint));
@@ -171,12 +175,24 @@ Sym ShapeEnv::stand_in(Sym a) const {
   return entries_[*symbol].is_settled ? table_.current(entries_[*symbol].value) : a;
 }
 
+// An unread symbol takes no part in guards: what is never looked at may be anything.
+void ShapeEnv::mark_read(Sym a) {
+  if (!a.is_symbolic()) return;
+  const uint32_t id = a.id();
+  if (id < marked_.size() && marked_[id]) return;
+  if (id >= marked_.size()) marked_.resize(id + 64);
+  marked_[id] = true;
+  for (const uint32_t symbol : table_.symbols_of(a)) entries_[symbol].is_read = true;
+}
+
 Sym ShapeEnv::settle(Sym a) {
   if (!a.is_symbolic()) return a;
   a = table_.current(a);
   const auto symbol = table_.as_symbol(a);
-  if (!symbol || *symbol >= entries_.size() || !entries_[*symbol].is_placeholder) return a;
-  return settle_placeholder(*symbol);
+  if (symbol && *symbol < entries_.size() && entries_[*symbol].is_placeholder)
+    a = settle_placeholder(*symbol);
+  mark_read(a);
+  return a;
 }
 
 Sym ShapeEnv::settle_placeholder(uint32_t symbol) {
@@ -193,6 +209,8 @@ Sym ShapeEnv::settle_placeholder(uint32_t symbol) {
   const Sym value = table_.current(entry.value);
   if (entry.is_settled) return value;
   entry.is_settled = true;
+  mark_read(entry.value);
+  mark_read(entry.irrelevance);
   if (entry.irrelevance.is_symbolic()) {
     const Sym difference = table_.binary(SymOp::Sub, entry.self, entry.value);
     guards_.push_back(
@@ -228,7 +246,13 @@ Sym ShapeEnv::binary(SymOp op, Sym a, Sym b) {
 }
 
 bool ShapeEnv::known(SymCompare op, Sym a, Sym b) {
-  return table_.decide(op, stand_in(a), stand_in(b)) == true;
+  a = stand_in(a);
+  b = stand_in(b);
+  if (table_.decide(op, a, b) != true) return false;
+  // It may be known by what is promised of the symbols. Of a placeholder nothing is that its kind does not say.
+  if (!is_placeholder(a)) mark_read(a);
+  if (!is_placeholder(b)) mark_read(b);
+  return true;
 }
 
 bool ShapeEnv::compare(SymCompare op, Sym a, Sym b) {

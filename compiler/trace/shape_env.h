@@ -99,7 +99,7 @@ class ShapeEnv final : public SymEnvironment {
   const std::vector<FixedValue>& fixed() const { return fixed_; }
   // By number of the symbol in the table.
   const std::vector<SymbolSource>& sources() const { return sources_; }
-  // The symbols whose values a call must bring: those of expressions, and strides that a guard compares with one.
+  // The symbols whose values a call must bring: those that something asked about, and strides that a guard compares with one.
   std::vector<uint32_t> live_symbols() const;
   SymTable& table() { return table_; }
   const SymTable& table() const { return table_; }
@@ -111,14 +111,18 @@ class ShapeEnv final : public SymEnvironment {
  private:
   struct Entry {  // by number of the symbol in the table
     bool is_placeholder = false, is_settled = false, is_product = false;
+    bool is_read = false;  // something asked about it: its value, and what was promised of it, count
+    bool is_result = false;
     Sym self;
     Interval promised;
     Sym value = {};                      // of a placeholder: an integer, or the product that a stride is
     std::vector<Sym> factors = {};       // of a product of placeholders
     Sym irrelevance = Sym::from_int(1);  // 0 where a stride does not matter: its size is 1, or some size 0
     bool needs_values() const {
-      return !is_product &&
-             (!is_placeholder || (is_settled && (value.is_symbolic() || irrelevance.is_symbolic())));
+      if (is_product) return false;
+      if (!is_placeholder) return is_read;
+      // Fixed sizes of arguments are checked as such, those of results by their symbols.
+      return is_settled && (value.is_symbolic() || irrelevance.is_symbolic() || is_result);
     }
   };
   struct Answer {
@@ -129,6 +133,7 @@ class ShapeEnv final : public SymEnvironment {
   Sym add_symbol(SymbolSource source, Symbol symbol);
   Sym add_placeholder(SymbolSource source, int64_t hint, Sym value, Sym irrelevance = Sym::from_int(1));
   Sym stand_in(Sym a) const;
+  void mark_read(Sym a);
   Sym settle_placeholder(uint32_t symbol);
   void add_guard(SymCompare op, Sym a, Sym b);
 
@@ -137,6 +142,7 @@ class ShapeEnv final : public SymEnvironment {
   std::vector<SymbolSource> sources_;
   std::vector<SymGuard> guards_;
   std::vector<FixedValue> fixed_;
+  std::vector<bool> marked_;                                // by expression: its symbols are marked as read
   std::vector<Answer> answers_ = std::vector<Answer>(512);  // of compare(), direct-mapped; they stay true
   uint32_t num_symbols_ = 0;                                // that are no placeholders: s0, s1, …
   Place place_;

@@ -40,7 +40,9 @@ struct PathInput {
   ValueId outer_value = kNoValue;  // and its value there
   std::string name;
   bool requires_grad = false;
-  bool has_grad = false;  // its .grad was defined at entry
+  bool has_grad = false;       // its .grad was defined at entry
+  bool is_grad_asked = false;  // C++ code asked whether it requires grad
+  bool has_place = false;      // the program relies on where it lies in its storage
 };
 
 // Where a call finds a number of the path.
@@ -140,6 +142,9 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   // Whether gradients were on at some op; and when the function was entered.
   bool used_grad_mode() const { return used_grad_mode_; }
   bool traced_grad_mode() const { return traced_grad_mode_; }
+  // Whether the function may do something else in the other mode: some op saw a tensor that requires grad, or C++ code
+  // asked for the mode.
+  bool depends_on_grad_mode() const { return depends_on_grad_mode_; }
   // Whether the tensor lies in a line.
   bool is_in_line(const Tensor& real) const { return lines_.contains(real->storage.get()); }
   // Whether user-defined functions of the tape were applied.
@@ -181,6 +186,8 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   const Tensor& stand_in(const Tensor& x) override;
   Tensor constant(const Tensor& data, SourceLocation where) override;
   RandomStream draw(Sym counters) override;
+  void note_grad_asked(const Tensor& x) override;
+  void note_grad_mode_asked() override { root().depends_on_grad_mode_ = true; }
   // ---- ScalarEnvironment
   Scalar binary(ScalarOp op, const Scalar& a, const Scalar& b) override;
   bool compare(SymCompare op, const Scalar& a, const Scalar& b) override;
@@ -210,6 +217,8 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   void record_view(const Call& call, const Attrs& attrs, Tensor& output);
   void record_data_dependent(const Call& call, const Attrs& attrs, std::span<Tensor> outputs);
   Node make_node(const Call& call, const Attrs& attrs);
+  // Node::grad_mode. It differs only where it may matter, so that a program is the same in both modes where it does not.
+  bool is_recorded_with_grad() const { return grad_mode_enabled() || !depends_on_grad_mode_; }
   Tensor fake_of(const OutputSpec& spec, ValueId value);
 
   // functionalize.cpp
@@ -266,7 +275,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   std::optional<RandomStream> stream_;  // of this segment
   Place place_;
   uint64_t functions_before_ = autograd::num_function_nodes();
-  bool used_grad_mode_ = false, traced_grad_mode_ = grad_mode_enabled();
+  bool used_grad_mode_ = false, traced_grad_mode_ = grad_mode_enabled(), depends_on_grad_mode_ = false;
   bool has_arm_items_ = false;  // some items exist in an arm only
 };
 

@@ -83,7 +83,9 @@ Tensor Tracer::add_parameter(uint32_t index, const OutputSpec& spec) {
 }
 
 void Tracer::tell_around() {
-  options_.around->used_grad_mode_ = options_.around->used_grad_mode_ || used_grad_mode_;
+  Tracer& around = *options_.around;
+  around.used_grad_mode_ = around.used_grad_mode_ || used_grad_mode_;
+  around.depends_on_grad_mode_ = around.depends_on_grad_mode_ || depends_on_grad_mode_;
 }
 
 // ---- Numbers ----------------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ TEST(Judgement, OfBoundsOutsideTheDtypeIsTheSameInAllModes) {
 }
 
 // The same words for the same mistake, at the first call and after a good one.
-TEST(Judgement, DISABLED_OfMistakesIsTheSameInAllModes) {
+TEST(Judgement, OfMistakesIsTheSameInAllModes) {
   const auto holds = [](auto f, const std::vector<Tensor>& good, const std::vector<Tensor>& bad) {
     const std::string want = error_of([&] { f(bad); });
     EXPECT_NE(want, "no error");

@@ -146,6 +146,19 @@ TEST(Limits, AFunctionThatMissesAgainAndAgainRunsEagerlyUntilItStops) {
   EXPECT_EQ(counts.eager_calls(), eager_calls);
 }
 
+TEST(Limits, AFunctionThatSettlesOnANewShapeIsCompiledAgain) {
+  const Counts counts;
+  const auto f = compile([](Tensor x) { return x * 2 + 1; }, {.dynamic = false, .audit = false});
+  for (int64_t n = 2; n < 202; ++n) f(numbers({n}));
+  EXPECT_GT(counts.eager_calls(), 100u);
+  const Tensor x = numbers({500});
+  for (int i = 0; i < 200; ++i) f(x);
+  const uint64_t eager_calls = counts.eager_calls(), hits = counts.hits();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(tests::difference_of_bits(f(x), x * 2 + 1), "");
+  EXPECT_EQ(counts.eager_calls(), eager_calls);
+  EXPECT_EQ(counts.hits(), hits + 100);
+}
+
 // ---- Many threads -----------------------------------------------------------------------------------------------------------
 
 constexpr int kThreads = 8;

@@ -131,7 +131,7 @@ TEST(Report, KeepsReasonsOfRecompilations) {
   EXPECT_NE(said.find(", 3rd version: x.dtype() was float32, is float64."), std::string::npos) << said;
 }
 
-TEST(Report, DISABLED_ShowsPathsAndBreaksOfConditions) {
+TEST(Report, ShowsPathsAndBreaksOfConditions) {
   const auto f = compile([](Tensor x) { return (x.sum() > 0) ? x * 2 : x - 1; });
   f(ones({3}));
   f(-ones({3}));

@@ -207,7 +207,7 @@ TEST_F(ShapeEnvTest, WhatNobodyAsksIsNotGuarded) {
   layout(1, {4, 8}, {8, 1}, {});
   EXPECT_EQ(guards(), "");
   EXPECT_EQ(fixed(), "");
-  EXPECT_EQ(env.live_symbols().size(), 1u);
+  EXPECT_TRUE(env.live_symbols().empty());
 }
 
 TEST_F(ShapeEnvTest, DeepExpressionsAreFixed) {

@@ -86,7 +86,7 @@ TEST(Recompiles, OfDeclaredSizesHoldAtZeroAndOneToo) {
   EXPECT_EQ(counts.traces(), 1u);
 }
 
-TEST(Recompiles, DISABLED_ForTheirReasonsAlone) {
+TEST(Recompiles, ForTheirReasonsAlone) {
   int entered = 0;
   const auto f = compile(
       [&](Tensor x) {
@@ -159,7 +159,7 @@ TEST(TraceTree, RunsSeenOutcomesWithoutEnteringTheFunction) {
   EXPECT_EQ(counts.traces(), 0u);
 }
 
-TEST(TraceTree, DISABLED_EveryFormOfQuestionPicksItsBranch) {
+TEST(TraceTree, EveryFormOfQuestionPicksItsBranch) {
   const auto holds = [](auto question) {
     const auto f = [=](Tensor x) { return question(x) ? x + 1 : x * 3; };
     hold_in_all_modes(f, [](const auto& call) {
@@ -247,7 +247,7 @@ TEST(TraceTree, BranchesAreDifferentiable) {
   });
 }
 
-TEST(TraceTree, DISABLED_ResultsWhoseSizesDependOnDataGoOn) {
+TEST(TraceTree, ResultsWhoseSizesDependOnDataGoOn) {
   const auto f = [](Tensor x) {
     const Tensor positive = x.masked_select(x > 0);
     const Tensor places = x.nonzero().flatten();
@@ -264,7 +264,7 @@ TEST(TraceTree, DISABLED_ResultsWhoseSizesDependOnDataGoOn) {
   });
 }
 
-TEST(TraceTree, DISABLED_GradientsFlowThroughResultsWhoseSizesDependOnData) {
+TEST(TraceTree, GradientsFlowThroughResultsWhoseSizesDependOnData) {
   hold_in_all_modes([](Tensor x) { return (x.masked_select(x > 0).square() * 2).sum(); },
                     [](const auto& call) {
                       Results results;
