@@ -174,14 +174,9 @@ void CompiledFunction::Impl::refresh(const ArgumentLeaves& leaves, Callee& calle
   Frame frame(leaves);
   const TracedPath path = trace(leaves, callee, stale->policies, frame, *stale->host, {}, {}, nullptr);
   stats.add(Count::Refresh);
-  {
-    const std::shared_lock reading(mutex);
-    for (const EntryPtr& entry : entries) {
-      if (!take_in(*entry, path, leaves, callee)) continue;
-      entry->epoch = epoch;
-      misses.hit();
-      return;
-    }
+  if (const EntryPtr entry = take_in_by_any(path, leaves, callee)) {
+    entry->epoch = epoch;
+    return misses.hit();
   }
   misses.miss();
   {
@@ -189,21 +184,44 @@ void CompiledFunction::Impl::refresh(const ArgumentLeaves& leaves, Callee& calle
     const std::unique_lock writing(mutex);
     std::erase_if(entries, [](const EntryPtr& each) { return reads_dead_tensor(*each->branch.node); });
   }
+  add_program(path, make_branch(path, 0, leaves, callee), *stale, epoch);
+}
+
+// An entry whose segments are those of the path, after which it has what the path has.
+CompiledFunction::Impl::EntryPtr CompiledFunction::Impl::take_in_by_any(const TracedPath& path,
+                                                                        const ArgumentLeaves& leaves,
+                                                                        const Callee& callee) {
+  const std::shared_lock reading(mutex);
+  for (const EntryPtr& entry : entries)
+    if (take_in(*entry, path, leaves, callee)) return entry;
+  return nullptr;
+}
+
+// Makes an entry of a path that was traced in a call of another one.
+void CompiledFunction::Impl::add_program(const TracedPath& path, Branch branch, const Entry& traced_for,
+                                         uint64_t epoch) {
   auto entry = std::make_shared<Entry>();
-  entry->policies = stale->policies;
-  entry->host = stale->host;  // what was traced calls it
+  entry->policies = traced_for.policies;
+  entry->host = traced_for.host;  // what was traced calls it
   entry->epoch = epoch;
-  link(path, 0);
-  entry->branch = make_branch(path, 0, leaves, callee);
+  link(path, path.num_bound);
+  entry->branch = std::move(branch);
   add(std::move(entry), std::nullopt);
 }
 
 void CompiledFunction::Impl::audit(const EntryPtr& entry, const ArgumentLeaves& leaves, Callee& callee) {
   std::unique_lock lock(tracing);
+  const uint64_t epoch = state_epoch();
   Frame frame(leaves);
   const TracedPath path = trace(leaves, callee, entry->policies, frame, *entry->host, {}, {}, nullptr);
   stats.add(Count::Audit);
   if (take_in(*entry, path, leaves, callee)) return;
+  // Where tensors that the entry tells apart are one in this call, both programs are right.
+  Branch branch = make_branch(path, 0, leaves, callee);
+  if (branch.guards->facts().same.size() > entry->branch.guards->facts().same.size()) {
+    if (take_in_by_any(path, leaves, callee) != nullptr) return;
+    return add_program(path, std::move(branch), *entry, epoch);
+  }
   start_following(
       "an audit found that it computes something else than when it was traced: it depends on state that the "
       "compiler cannot see (a plain variable that it captures); pass that as an argument");

@@ -188,21 +188,17 @@ void CompiledFunction::Impl::grow(const EntryPtr& entry, Frame& frame, Callee& c
     stats.add(Count::Trace);
     if (path.nodes.size() > kMaxDepth)
       start_following(weft::detail::concat("its path has ", path.nodes.size(), " segments"));
-    link(path, path.num_bound);
     Branch branch = make_branch(path, path.num_bound, frame.leaves(), callee);
     if (path.num_bound == 0) {
       // Another program from the start: its tensors share memory that it writes.
-      auto other = std::make_shared<Entry>();
-      other->policies = entry->policies;
-      other->host = entry->host;
-      other->epoch.store(entry->epoch);
-      other->branch = std::move(branch);
-      add(std::move(other), std::nullopt);
-    } else if (add_branch(std::move(branch)) > kMaxOutcomes) {
+      add_program(path, std::move(branch), *entry, entry->epoch);
+      return;
+    }
+    link(path, path.num_bound);
+    if (add_branch(std::move(branch)) > kMaxOutcomes)
       start_following(weft::detail::concat("a value at ",
                                            weft::to_string(way.segments.back()->stop->place.where),
                                            " has had more than ", kMaxOutcomes, " outcomes"));
-    }
   } catch (const CannotCapture& reason) {
     auto refused = std::make_shared<SegmentNode>();
     refused->refusal = reason;

@@ -64,6 +64,8 @@ struct CompiledFunction::Impl {
   static void link(const TracedPath& path, size_t first);
   bool take_in(const Entry& entry, const TracedPath& path, const ArgumentLeaves& leaves,
                const Callee& callee) const;
+  EntryPtr take_in_by_any(const TracedPath& path, const ArgumentLeaves& leaves, const Callee& callee);
+  void add_program(const TracedPath& path, Branch branch, const Entry& traced_for, uint64_t epoch);
   ArgumentPolicies policies(const ArgumentLeaves& leaves) const;
   bool is_fully_dynamic(const ArgumentPolicies& policies) const;
   void add(EntryPtr entry, const std::optional<GuardFailure>& failure);

@@ -5,6 +5,28 @@
 
 namespace weft::compiler {
 
+namespace {
+
+// How a call comes to a path input, or to what a second route to one leads to.
+Route route_to(const Tracer& tracer, const InputSource& source, const PathInput& input,
+               const Callee& callee) {
+  switch (source.kind) {
+    case InputSource::Kind::Argument: return {callee.tensor_name(source.index), source.index};
+    case InputSource::Kind::Grad: {
+      const PathInput& owner = tracer.inputs()[source.index];
+      Route route = route_to(tracer, owner.source, owner, callee);
+      route.name += ".grad";
+      route.is_grad = true;
+      return route;
+    }
+    default: break;
+  }
+  const bool is_named = input.source.kind == InputSource::Kind::Captured;
+  return {is_named ? input.name : "a captured tensor", Route::kHeld, input.real};
+}
+
+}  // namespace
+
 GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, const Callee& callee) {
   const Tracer& tracer = *path.tracer;
   GuardFacts facts(leaves, callee);
@@ -54,6 +76,11 @@ GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, 
   if (tracer.depends_on_grad_mode()) facts.global_mask |= kGradModeBits;
   facts.add_shapes(tracer.shapes(), tracer.graph().expressions);
   facts.add_overlaps(leaves);
+  for (const SecondRoute& second : tracer.second_routes()) {
+    const PathInput& input = tracer.inputs()[second.input];
+    facts.same.push_back(
+        {route_to(tracer, input.source, input, callee), route_to(tracer, second.source, input, callee)});
+  }
   return facts;
 }
 

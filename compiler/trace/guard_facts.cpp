@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "autograd/tape.h"
 #include "compiler/trace/alias_guard.h"
 #include "tensor/grad_flag.h"
 #include "tensor/op.h"
@@ -53,6 +54,14 @@ TensorFacts::TensorFacts(std::string leaf_name, const Tensor& x) : name(std::mov
   dtype = x->dtype;
   device = x->device;
   rank = static_cast<uint32_t>(x.dim());
+}
+
+// Without the lock of the gradient: who changes gradients while a function that reads them runs has a race of his own.
+const TensorImpl* Route::find(const ArgumentLeaves& leaves) const {
+  const Tensor& x = leaf == kHeld ? held : *leaves.tensors[leaf];
+  if (!is_grad) return x.impl();
+  const autograd::Tape* tape = x.defined() ? autograd::tape_of(x) : nullptr;
+  return tape != nullptr && tape->cell ? tape->cell->grad.impl() : nullptr;
 }
 
 GuardFacts::GuardFacts(const ArgumentLeaves& leaves, const Callee& callee)
@@ -134,6 +143,7 @@ std::vector<std::string> GuardFacts::describe() const {
   };
   for (const Overlap& each : overlaps)
     say(name(each.a), " and ", name(each.b), " share memory, ", each.distance, " bytes apart");
+  for (const SameTensor& each : same) say(each.a.name, " and ", each.b.name, " are one tensor");
   if ((global_mask & kGradModeBits) != 0)
     say("grad mode ", (global_word & kGradModeBits) != 0 ? "on" : "off");
   if ((global_mask & kDefaultDTypeBits) != 0)

@@ -60,6 +60,23 @@ struct Overlap {
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 
+// How a call comes to a tensor: by a leaf of its arguments, or by one that the entry holds; or it is the .grad of that.
+struct Route {
+  static constexpr uint32_t kHeld = UINT32_MAX;
+  std::string name;
+  uint32_t leaf = kHeld;
+  Tensor held = {};
+  bool is_grad = false;
+
+  // Null where there is no such gradient.
+  const TensorImpl* find(const ArgumentLeaves& leaves) const;
+};
+// What is reached by either is one tensor: the program has one input for both.
+struct SameTensor {
+  Route a, b;
+  bool holds(const ArgumentLeaves& leaves) const { return a.find(leaves) == b.find(leaves); }
+};
+
 struct SymbolRead {
   SymbolSource source;
   uint32_t symbol = 0;
@@ -76,6 +93,7 @@ struct GuardFacts {
   std::vector<NumberFacts> numbers;
   std::vector<CapturedFacts> captured;
   std::vector<Overlap> overlaps;
+  std::vector<SameTensor> same;
   uint64_t structure = 0;
   uint64_t global_word = 0, global_mask = 0;  // the bits that matter
   std::vector<SymbolRead> reads;

@@ -159,6 +159,14 @@ std::optional<GuardFailure> GuardBlock::first_failure(const ArgumentLeaves& leav
       return found;
   if (!alias_.check(facts_, leaves))
     if (auto found = overlap_failure(facts_, leaves)) return found;
+  for (uint32_t i = 0; i < facts_.same.size(); ++i) {
+    const SameTensor& pair = facts_.same[i];
+    if (pair.holds(leaves)) continue;
+    Finding finding;
+    finding.failure.other = i;
+    return finding.fail(Field::Identity, 1, 0, pair.a.name, " and ", pair.b.name,
+                        " were one tensor, are two");
+  }
   if (facts_.reads.empty()) return std::nullopt;
   std::vector<int64_t> symbols(facts_.num_symbols);
   read_symbols(leaves, symbols);

@@ -85,6 +85,8 @@ bool GuardBlock::check(const ArgumentLeaves& leaves, uint64_t global_word, std::
     }
   }
   if (wrong != 0 || !alias_.check(facts_, leaves)) return false;
+  for (const SameTensor& each : facts_.same)
+    if (!each.holds(leaves)) return false;
   if (facts_.reads.empty()) return true;
   read_symbols(leaves, symbols);
   return facts_.symbols.check(symbols);

@@ -23,6 +23,7 @@ struct GuardFailure {
     Alignment,
     Number,
     Overlap,   // of `leaf` and `other`
+    Identity,  // of pair `other` of facts().same
     Symbolic,  // fact `other` of the symbolic program
   };
   Field field = Field::Structure;

@@ -43,6 +43,13 @@ struct PathInput {
   bool has_grad = false;       // its .grad was defined at entry
   bool is_grad_asked = false;  // C++ code asked whether it requires grad
   bool has_place = false;      // the program relies on where it lies in its storage
+  bool is_captured = false;    // an argument or a gradient that the function reached by itself, too
+};
+
+// A path input that the trace reached in a second way: as another leaf, from within the function, or as a gradient.
+struct SecondRoute {
+  uint32_t input = 0;
+  InputSource source;
 };
 
 // Where a call finds a number of the path.
@@ -125,6 +132,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   const std::deque<PathInput>& inputs() const { return inputs_; }
   // The path input that a graph input is, or kNoInput.
   uint32_t input_of(ValueId value) const;
+  const std::vector<SecondRoute>& second_routes() const { return second_routes_; }
   const std::vector<NumberSource>& numbers() const { return numbers_; }
   const std::vector<double>& number_hints() const { return number_hints_; }
   const std::vector<Break>& breaks() const { return breaks_; }
@@ -252,6 +260,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   std::unique_ptr<ShapeEnv> own_shapes_;
   ShapeEnv& shapes_;  // of an arm: those of the trace around it
   std::deque<PathInput> inputs_;
+  std::vector<SecondRoute> second_routes_;
   std::vector<bool> used_;
   std::unordered_map<const TensorImpl*, uint32_t> input_of_tensor_;
   std::unordered_map<ValueId, uint32_t> input_of_value_;

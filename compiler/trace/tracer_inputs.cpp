@@ -150,6 +150,7 @@ void Tracer::lift_gradient(uint32_t input) {
     absent.name = name;
     absent.value = graph_.add_input(spec_of(inputs_[input].fake), name);
     input_of_value_.emplace(absent.value, static_cast<uint32_t>(inputs_.size() - 1));
+    if (gradient.defined()) second_routes_.push_back({input_of_tensor_.at(gradient.impl()), source});
   }
   if (!gradient.defined()) return;
   inputs_[input].has_grad = true;
@@ -160,9 +161,13 @@ void Tracer::lift_gradient(uint32_t input) {
 }
 
 const Tensor& Tracer::add_argument(uint32_t leaf, const Tensor& real, Layout<Sym> layout, std::string name) {
+  const InputSource source = {InputSource::Kind::Argument, leaf};
   const auto known = input_of_tensor_.find(real.impl());
-  if (known != input_of_tensor_.end()) return inputs_[known->second].fake;
-  const uint32_t index = add_input({InputSource::Kind::Argument, leaf}, real, layout, std::move(name));
+  if (known != input_of_tensor_.end()) {
+    second_routes_.push_back({known->second, source});
+    return inputs_[known->second].fake;
+  }
+  const uint32_t index = add_input(source, real, layout, std::move(name));
   return inputs_[index].fake;
 }
 
@@ -192,7 +197,16 @@ const Tensor& Tracer::stand_in(const Tensor& x) {
     if (options_.around == nullptr) throw_outlived_trace("compile", x);
   }
   const auto known = input_of_tensor_.find(x.impl());
-  if (known != input_of_tensor_.end()) return inputs_[known->second].fake;
+  if (known != input_of_tensor_.end()) {
+    PathInput& input = inputs_[known->second];
+    const bool is_given =
+        input.source.kind == InputSource::Kind::Argument || input.source.kind == InputSource::Kind::Grad;
+    if (options_.around == nullptr && is_given && !std::exchange(input.is_captured, true)) {
+      x->is_captured.store(true, std::memory_order_relaxed);
+      second_routes_.push_back({known->second, {InputSource::Kind::Captured, 0}});
+    }
+    return input.fake;
+  }
   if (options_.around != nullptr) return reach_out(x);
   x->is_captured.store(true, std::memory_order_relaxed);
   std::string name = detail::concat("captured", inputs_.size());

@@ -133,6 +133,59 @@ TEST(AliasedInputs, AnArgumentThatOverlapsACapturedTensor) {
       });
 }
 
+// A program with one input for two tensors is for calls in which they are one.
+TEST(AliasedInputs, TwoArgumentsThatWereOneTensor) {
+  hold_in_all_modes([](Tensor x, Tensor y) { return std::make_tuple(x * y, y); },
+                    [](const auto& call) {
+                      const Tensor a = counting({3}), b = numbers({3});
+                      Results results;
+                      for (const Tensor& other : {a, b, a}) {
+                        const auto [product, same] = call(a, other);
+                        EXPECT_TRUE(same.is_same(other));
+                        results.push_back(product);
+                      }
+                      return results;
+                    });
+}
+
+TEST(AliasedInputs, AnArgumentThatWasACapturedTensor) {
+  const Tensor state = counting({3});
+  hold_in_all_modes([state](Tensor x) { return x * state; },
+                    [&](const auto& call) {
+                      return Results{call(state), call(numbers({3})), call(state)};
+                    });
+}
+
+TEST(AliasedInputs, AnArgumentThatWasTheGradientOfAnother) {
+  const auto run = [](const auto& call) {
+    const Tensor x = ones({3}).requires_grad_();
+    (x * 2).sum().backward();
+    return Results{call(x, x.grad()), call(x, counting({3})), call(x, x.grad())};
+  };
+  hold_in_all_modes([](Tensor x, Tensor g) { return x.grad() * 10 + g; }, run);
+  hold_in_all_modes([](Tensor g, Tensor x) { return x.grad() * 10 + g; },
+                    [&](const auto& call) { return run([&](Tensor x, Tensor g) { return call(g, x); }); });
+}
+
+TEST(AliasedInputs, ACapturedTensorThatWasTheGradientOfAnother) {
+  const Tensor x = ones({3}).requires_grad_(), first = full({3}, 2.0), second = full({3}, 7.0);
+  const auto run = [&](const auto& call) {
+    Results results;
+    for (const Tensor& gradient : {first, second, first}) {
+      Tensor(x).mutable_grad() = gradient;
+      results.push_back(call(counting({3})));
+    }
+    return results;
+  };
+  hold_in_all_modes([x, first](Tensor y) { return x.grad() * 10 + first + y; }, run);
+  hold_in_all_modes(
+      [x, first](Tensor y) {
+        const Tensor twice = first * 2;
+        return x.grad() * 10 + twice + y;
+      },
+      run);
+}
+
 TEST(AliasedInputs, ThatRequireGrad) {
   hold_in_all_modes(
       [](Tensor x, Tensor y) {

@@ -143,6 +143,19 @@ TEST(BackwardOutside, OfCapturedParameters) {
                     });
 }
 
+// The tape lets go of parameters that it had saved; that is no change of the user's.
+TEST(BackwardOutside, ThatSavedParametersLeavesTheProgramAsItIs) {
+  const Tensor weight = numbers({3}).requires_grad_(), scale = numbers({3}, 2).requires_grad_();
+  const auto f = compile([&](Tensor x) { return ((x * weight).sin() * scale).sum(); }, without_audits());
+  f(counting({3})).backward();
+  const Counts counts;
+  for (int i = 0; i < 3; ++i) {
+    f(counting({3})).backward();
+    (weight * scale).sum().backward();
+  }
+  EXPECT_EQ(counts.hits(), 3u);
+}
+
 TEST(BackwardOutside, GradientsOfGradientsToThirdOrder) {
   hold_in_all_modes([](Tensor x) { return (exp(x) * sin(x)).sum(); },
                     [](const auto& call) {
