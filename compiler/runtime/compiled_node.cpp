@@ -25,14 +25,20 @@ class CompiledNode final : public autograd::Node {
         symbols_(frame.values().symbols.begin(), frame.values().symbols.end()),
         numbers_(frame.values().numbers.begin(), frame.values().numbers.end()) {
     where = backward_->where;
-    for (const uint32_t input : backward_->wanted)
-      edges.push_back(autograd::gradient_edge(frame.input(input)));
+    edges.reserve(backward_->wanted.size());
+    wanted_inputs_.reserve(backward_->wanted.size());
+    saved_.reserve(saved.size());
+    inputs_.reserve(backward_->path_inputs.size());
+    for (const uint32_t input : backward_->wanted) {
+      const Tensor& tensor = frame.input(input);
+      edges.push_back(autograd::gradient_edge(tensor));
+      wanted_inputs_.push_back(tensor);
+    }
     for (Tensor& tensor : saved) saved_.emplace_back(std::move(tensor), false);
     for (const uint32_t input : backward_->path_inputs) {
       if (input == kNoInput) inputs_.emplace_back();
       else inputs_.emplace_back(frame.input(input), false);
     }
-    for (const uint32_t input : backward_->wanted) wanted_inputs_.push_back(frame.input(input));
   }
 
   const char* name() const override { return backward_->name.c_str(); }

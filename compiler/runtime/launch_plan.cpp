@@ -41,8 +41,7 @@ class LaunchPlan::FrameLease {
     if (frame_ == nullptr) frame_ = plan.make_frame();
   }
   ~FrameLease() {
-    for (BufferId b = 0; b < frame_->tensors.size(); ++b)
-      if (!plan_.lifetimes_.in_arena[b]) frame_->tensors[b].reset();
+    for (const BufferId buffer : plan_.held_) frame_->tensors[buffer].reset();
     // A large arena goes back to the allocator: other plans want memory too.
     constexpr size_t kKept = size_t{32} << 20;
     if (frame_->arena.defined() && frame_->arena.nbytes() > kKept) {
@@ -95,15 +94,34 @@ LaunchPlan::LaunchPlan(Schedule schedule, const KernelOptions& options)
     arguments.work = slot_of(first.batches * first.rows * first.columns);
     arguments_.push_back(std::move(arguments));
   }
-  needs_handle_.resize(schedule_.graph.inputs.size());
-  for (const std::optional<MemoryPlace>& place : schedule_.places)
-    if (place && place->buffer < needs_handle_.size()) needs_handle_[place->buffer] = true;
+  find_handles();
   for (const ExternStep& step : schedule_.externs) prepare_extern(step.node);
   count(options.is_stand_in ? Count::Interpreted : Count::Kernel, programs_.size());
   is_static_ = std::none_of(sizes_.begin(), sizes_.end(), [](Sym a) { return a.is_symbolic(); });
 }
 
 LaunchPlan::~LaunchPlan() = default;
+
+// Kernels read inputs by their addresses; a handle is what tensor_at gives.
+void LaunchPlan::find_handles() {
+  const Graph& graph = schedule_.graph;
+  const size_t num_inputs = graph.inputs.size();
+  std::vector<bool> is_asked_for(num_inputs);
+  const auto need = [&](ValueId value) {
+    const std::optional<MemoryPlace>& place = schedule_.places[value];
+    if (place && place->buffer < num_inputs) is_asked_for[place->buffer] = true;
+  };
+  for (const ValueId output : graph.outputs) need(output);
+  for (const ValueId item : graph.items)
+    if (item != kNoValue) need(item);
+  for (const ExternStep& step : schedule_.externs)
+    for (const ValueId value : values_read_by(graph, graph.nodes[step.node])) need(value);
+  for (BufferId input = 0; input < num_inputs; ++input)
+    if (is_asked_for[input]) handles_.push_back(input);
+  held_ = handles_;
+  for (BufferId buffer = static_cast<BufferId>(num_inputs); buffer < schedule_.buffers.size(); ++buffer)
+    if (!lifetimes_.in_arena[buffer]) held_.push_back(buffer);
+}
 
 uint32_t LaunchPlan::slot_of(Sym size) {
   const auto [at, is_new] = size_slots_.emplace(key_of(size), static_cast<uint32_t>(sizes_.size()));
@@ -205,6 +223,7 @@ Layout<Sym> LaunchPlan::layout_in(const Frame& frame, const Sizes& sizes, const 
 const Tensor& LaunchPlan::tensor_of(Frame& frame, BufferId buffer) const {
   Tensor& tensor = frame.tensors[buffer];
   if (tensor.defined()) return tensor;
+  WEFT_ASSERT(buffer >= schedule_.graph.inputs.size(), "input ", buffer, " is asked for, but has no handle");
   const Buffer& b = schedule_.buffers[buffer];
   Layout<Sym> layout = layout_in(frame, buffer_sizes_[buffer], buffer_strides_[buffer]);
   if (lifetimes_.in_arena[buffer]) {
@@ -249,7 +268,7 @@ void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& value
   std::vector<void*>& arguments = frame.arguments[index];
   for (size_t i = 0; i < arguments.size(); ++i) {
     const BufferId buffer = given.buffers[i];
-    if (buffer >= needs_handle_.size() && !lifetimes_.in_arena[buffer]) tensor_of(frame, buffer);
+    if (buffer >= schedule_.graph.inputs.size() && !lifetimes_.in_arena[buffer]) tensor_of(frame, buffer);
     arguments[i] = frame.pointers[buffer];
   }
   std::vector<uint64_t>& numbers = frame.numbers[index];
@@ -317,10 +336,8 @@ void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& val
   Frame& frame = *lease;
   set_sizes(frame, values.symbols);
   // Inputs are the first buffers.
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (needs_handle_[i]) frame.tensors[i] = *inputs[i];
-    frame.pointers[i] = bytes_of(*inputs[i]);
-  }
+  for (size_t i = 0; i < inputs.size(); ++i) frame.pointers[i] = bytes_of(*inputs[i]);
+  for (const BufferId input : handles_) frame.tensors[input] = *inputs[input];
   for (const Step& step : schedule_.steps) {
     if (step.kind == Step::Kind::Kernel) run_kernel(frame, step.index, values);
     else run_extern(frame, externs_[step.index], values);

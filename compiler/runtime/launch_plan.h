@@ -45,6 +45,7 @@ class LaunchPlan {
 
   uint32_t slot_of(Sym size);
   Sizes slots_of(std::span<const Sym> sizes);
+  void find_handles();
   void prepare_extern(NodeId node);
   std::unique_ptr<Frame> make_frame() const;
   void set_sizes(Frame& frame, std::span<const int64_t> symbols) const;
@@ -78,7 +79,9 @@ class LaunchPlan {
     uint32_t work = 0;  // the slot of the first body's iterations
   };
   std::vector<Arguments> arguments_;  // by kernel step
-  std::vector<bool> needs_handle_;    // by input: an extern op or an output asks for the tensor itself
+  std::vector<BufferId>
+      handles_;  // inputs of which an extern op, an output or an item asks for the tensor itself
+  std::vector<BufferId> held_;  // these, and what a run makes outside of the arena
   MemoryLifetimes lifetimes_;
   bool is_static_ = false;
 
