@@ -1,0 +1,254 @@
+// Matrix products by cuBLASLt: descriptions and algorithms are made once for each kind of product.
+// Place: part of libweft_cuda.so.
+#include <cublasLt.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tensor/cuda/library/library.h"
+
+namespace weft::cuda {
+namespace {
+
+struct Lt {
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtGetStatusString) status_string;
+  decltype(&cublasLtMatmulDescCreate) desc_create;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmul) matmul;
+  bool is_there;
+};
+
+template <class F>
+bool find(F& function, const char* symbol) {
+  function = reinterpret_cast<F>(find_in("cublasLt", CUDART_VERSION / 1000, symbol));
+  return function != nullptr;
+}
+
+const Lt& lt() {
+  static const Lt found = [] {
+    Lt l{};
+    l.is_there = find(l.create, "cublasLtCreate") && find(l.status_string, "cublasLtGetStatusString") &&
+                 find(l.desc_create, "cublasLtMatmulDescCreate") &&
+                 find(l.desc_destroy, "cublasLtMatmulDescDestroy") &&
+                 find(l.desc_set, "cublasLtMatmulDescSetAttribute") &&
+                 find(l.layout_create, "cublasLtMatrixLayoutCreate") &&
+                 find(l.layout_destroy, "cublasLtMatrixLayoutDestroy") &&
+                 find(l.layout_set, "cublasLtMatrixLayoutSetAttribute") &&
+                 find(l.preference_create, "cublasLtMatmulPreferenceCreate") &&
+                 find(l.preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
+                 find(l.preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
+                 find(l.heuristic, "cublasLtMatmulAlgoGetHeuristic") && find(l.matmul, "cublasLtMatmul");
+    return l;
+  }();
+  return found;
+}
+
+Status keep_lt(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return Status::Ok;
+  return fail(call, lt().status_string(status));
+}
+
+cudaDataType_t data_type(Matmul::Type type) {
+  switch (type) {
+    case Matmul::Type::F64: return CUDA_R_64F;
+    case Matmul::Type::BF16: return CUDA_R_16BF;
+    case Matmul::Type::F16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+  }
+}
+
+cublasLtEpilogue_t epilogue_of(Matmul::Epilogue epilogue) {
+  using E = Matmul::Epilogue;
+  switch (epilogue) {
+    case E::None: return CUBLASLT_EPILOGUE_DEFAULT;
+    case E::Bias: return CUBLASLT_EPILOGUE_BIAS;
+    case E::Relu: return CUBLASLT_EPILOGUE_RELU;
+    case E::ReluBias: return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case E::Gelu: return CUBLASLT_EPILOGUE_GELU;
+    case E::GeluBias: return CUBLASLT_EPILOGUE_GELU_BIAS;
+    case E::ReluAuxBias: return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+    case E::GeluAuxBias: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case E::DReluBgrad: return CUBLASLT_EPILOGUE_DRELU_BGRAD;
+    case E::DGeluBgrad: return CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    case E::DRelu: return CUBLASLT_EPILOGUE_DRELU;
+    case E::DGelu: return CUBLASLT_EPILOGUE_DGELU;
+    case E::BgradA: return CUBLASLT_EPILOGUE_BGRADA;
+    case E::BgradB: return CUBLASLT_EPILOGUE_BGRADB;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// What distinguishes two products: the description, the device and whether C is read.
+struct Key {
+  Matmul what;
+  int device = 0;
+  bool reads_c = false;
+  size_t workspace_bytes = 0;
+
+  auto tie() const {
+    const Matmul& w = what;
+    return std::tuple(w.type, w.out_type, w.compute, w.epilogue, w.transpose_a, w.transpose_b, w.alignment,
+                      w.m, w.n, w.k, w.lda, w.ldb, w.ldd, w.ld_aux, w.batch, w.stride_a, w.stride_b,
+                      w.stride_d, device, reads_c, workspace_bytes);
+  }
+  bool operator<(const Key& other) const { return tie() < other.tie(); }
+};
+
+struct Prepared {
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+
+  ~Prepared() {
+    if (desc != nullptr) lt().desc_destroy(desc);
+    for (const cublasLtMatrixLayout_t layout : {a, b, d})
+      if (layout != nullptr) lt().layout_destroy(layout);
+  }
+};
+
+// The first failure of several calls.
+struct Steps {
+  Status status = Status::Ok;
+  void operator()(cublasStatus_t result, const char* call) {
+    if (status == Status::Ok) status = keep_lt(result, call);
+  }
+};
+
+Status make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t rows, int64_t columns,
+                   int64_t ld, int64_t batch, int64_t stride) {
+  Steps step;
+  step(lt().layout_create(layout, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), ld),
+       "cublasLtMatrixLayoutCreate");
+  if (step.status == Status::Ok && batch > 1) {
+    const auto count = static_cast<int32_t>(batch);
+    step(lt().layout_set(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
+         "cublasLtMatrixLayoutSetAttribute");
+    step(lt().layout_set(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
+         "cublasLtMatrixLayoutSetAttribute");
+  }
+  return step.status;
+}
+
+template <class T>
+cublasStatus_t set(const Prepared& prepared, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  return lt().desc_set(prepared.desc, attribute, &value, sizeof(value));
+}
+
+Status prepare(const Key& key, cublasLtHandle_t handle, Prepared& prepared) {
+  const Matmul& w = key.what;
+  const cudaDataType_t in = data_type(w.type), out = data_type(w.out_type);
+  const cublasComputeType_t compute = w.compute == Matmul::Compute::F64    ? CUBLAS_COMPUTE_64F
+                                      : w.compute == Matmul::Compute::TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                           : CUBLAS_COMPUTE_32F;
+  Steps step;
+  step(lt().desc_create(&prepared.desc, compute, w.compute == Matmul::Compute::F64 ? CUDA_R_64F : CUDA_R_32F),
+       "cublasLtMatmulDescCreate");
+  if (step.status != Status::Ok) return step.status;
+  constexpr const char* kSet = "cublasLtMatmulDescSetAttribute";
+  step(set(prepared, CUBLASLT_MATMUL_DESC_TRANSA, w.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N), kSet);
+  step(set(prepared, CUBLASLT_MATMUL_DESC_TRANSB, w.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N), kSet);
+  step(set(prepared, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(w.epilogue)), kSet);
+  if (w.epilogue != Matmul::Epilogue::None) {
+    step(set(prepared, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, in), kSet);
+    if (w.ld_aux > 0) step(set(prepared, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, w.ld_aux), kSet);
+    // The heuristic asks for addresses; those of each call come later.
+    const void* const somewhere = reinterpret_cast<const void*>(uintptr_t{w.alignment} * 16);
+    step(set(prepared, CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere), kSet);
+    if (w.ld_aux > 0) step(set(prepared, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere), kSet);
+  }
+  if (step.status != Status::Ok) return step.status;
+  const auto layout = [&](cublasLtMatrixLayout_t* to, cudaDataType_t type, int64_t rows, int64_t columns,
+                          int64_t ld, int64_t stride) {
+    if (step.status == Status::Ok) step.status = make_layout(to, type, rows, columns, ld, w.batch, stride);
+  };
+  layout(&prepared.a, in, w.transpose_a ? w.k : w.m, w.transpose_a ? w.m : w.k, w.lda, w.stride_a);
+  layout(&prepared.b, in, w.transpose_b ? w.n : w.k, w.transpose_b ? w.k : w.n, w.ldb, w.stride_b);
+  layout(&prepared.d, out, w.m, w.n, w.ldd, w.stride_d);
+  if (step.status != Status::Ok) return step.status;
+
+  cublasLtMatmulPreference_t preference = nullptr;
+  step(lt().preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+  if (step.status != Status::Ok) return step.status;
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    step(lt().preference_set(preference, attribute, &value, sizeof(value)),
+         "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{key.workspace_bytes});
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    prefer(attribute, uint32_t{w.alignment});
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  if (step.status == Status::Ok)
+    step(lt().heuristic(handle, prepared.desc, prepared.a, prepared.b, prepared.d, prepared.d, preference, 1,
+                        &found, &count),
+         "cublasLtMatmulAlgoGetHeuristic");
+  lt().preference_destroy(preference);
+  if (step.status == Status::Ok && count == 0)
+    return fail("cublasLtMatmulAlgoGetHeuristic", "cuBLASLt has no algorithm for this product");
+  prepared.algorithm = found.algo;
+  return step.status;
+}
+
+// By device; never freed, since the device may be gone at the end of the process.
+Status handle_of(int device, cublasLtHandle_t* handle) {
+  static std::map<int, cublasLtHandle_t> handles;
+  cublasLtHandle_t& own = handles[device];
+  if (own == nullptr)
+    if (const Status status = keep_lt(lt().create(&own), "cublasLtCreate"); status != Status::Ok)
+      return status;
+  *handle = own;
+  return Status::Ok;
+}
+
+Status matmul(const Matmul* what, const void* a, const void* b, const void* c, void* d, const void* bias,
+              void* aux, double alpha, double beta, void* workspace, size_t workspace_bytes, Stream stream) {
+  if (!lt().is_there) return fail("matmul", "cuBLASLt of the CUDA Toolkit cannot be loaded");
+  Key key{*what, 0, beta != 0, workspace_bytes};
+  if (const Status status = WEFT_CUDA(cudaGetDevice, &key.device); status != Status::Ok) return status;
+  // Descriptions take the addresses of a call, so that a call holds them for itself.
+  static std::mutex mutex;
+  static auto& prepared_for = *new std::map<Key, std::unique_ptr<Prepared>>;
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t handle = nullptr;
+  if (const Status status = handle_of(key.device, &handle); status != Status::Ok) return status;
+  std::unique_ptr<Prepared>& prepared = prepared_for[key];
+  if (prepared == nullptr) {
+    auto made = std::make_unique<Prepared>();
+    if (const Status status = prepare(key, handle, *made); status != Status::Ok) return status;
+    prepared = std::move(made);
+  }
+  Steps step;
+  if (what->epilogue != Matmul::Epilogue::None) {
+    step(set(*prepared, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias), "cublasLtMatmulDescSetAttribute");
+    if (what->ld_aux > 0)
+      step(set(*prepared, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux), "cublasLtMatmulDescSetAttribute");
+  }
+  if (step.status != Status::Ok) return step.status;
+  const auto narrow_alpha = static_cast<float>(alpha), narrow_beta = static_cast<float>(beta);
+  const bool is_wide = what->compute == Matmul::Compute::F64;
+  const void* const alpha_at = is_wide ? static_cast<const void*>(&alpha) : &narrow_alpha;
+  const void* const beta_at = is_wide ? static_cast<const void*>(&beta) : &narrow_beta;
+  return keep_lt(lt().matmul(handle, prepared->desc, alpha_at, a, prepared->a, b, prepared->b, beta_at,
+                             c != nullptr ? c : d, prepared->d, d, prepared->d, &prepared->algorithm,
+                             workspace, workspace_bytes, reinterpret_cast<cudaStream_t>(stream)),
+                 "cublasLtMatmul");
+}
+
+}  // namespace
+
+void fill_matmul(Driver& driver) { driver.matmul = matmul; }
+
+}  // namespace weft::cuda

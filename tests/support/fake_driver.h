@@ -1,0 +1,121 @@
+// FakeDriver: a GPU of the tests that is host memory, to try what stands on the driver where there is no GPU.
+// Needs tensor/cuda/driver.h. Copies and fills happen at once; kernels cannot be launched.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "tensor/cuda/driver.h"
+
+namespace weft::tests {
+
+struct FakeGpu {
+  size_t memory = size_t{1} << 30;
+  size_t taken = 0;
+  std::map<void*, size_t> segments;
+  int synchronizations = 0;
+  // Events are numbers; one has been passed once it stands here.
+  uintptr_t next_event = 1;
+  std::set<uintptr_t> pending;
+  std::string error;
+  std::string missing;  // why there is no GPU
+};
+
+// One for the process: the driver's functions carry no state.
+inline FakeGpu& fake_gpu() {
+  static FakeGpu gpu;
+  return gpu;
+}
+
+inline const cuda::Driver& fake_driver() {
+  using cuda::Status;
+  static const cuda::Driver driver = [] {
+    cuda::Driver d{};
+    d.version = cuda::Driver::kVersion;
+    d.bytes = sizeof(cuda::Driver);
+    d.last_error = [] { return fake_gpu().error.c_str(); };
+    d.why_unavailable = []() -> const char* {
+      return fake_gpu().missing.empty() ? nullptr : fake_gpu().missing.c_str();
+    };
+    d.device_count = [](int* count) {
+      *count = 2;
+      return Status::Ok;
+    };
+    d.set_device = [](int) { return Status::Ok; };
+    d.synchronize = [] {
+      ++fake_gpu().synchronizations;
+      fake_gpu().pending.clear();
+      return Status::Ok;
+    };
+    d.synchronize_stream = [](cuda::Stream) {
+      ++fake_gpu().synchronizations;
+      return Status::Ok;
+    };
+    d.allocate = [](void** memory, size_t bytes) {
+      FakeGpu& gpu = fake_gpu();
+      if (gpu.taken + bytes > gpu.memory) {
+        gpu.error = "cudaMalloc: out of memory";
+        return Status::OutOfMemory;
+      }
+      *memory = std::aligned_alloc(512, bytes);
+      gpu.segments[*memory] = bytes;
+      gpu.taken += bytes;
+      return Status::Ok;
+    };
+    d.free = [](void* memory) {
+      FakeGpu& gpu = fake_gpu();
+      gpu.taken -= gpu.segments.at(memory);
+      gpu.segments.erase(memory);
+      std::free(memory);
+      return Status::Ok;
+    };
+    d.memory_info = [](size_t* free_bytes, size_t* total_bytes) {
+      *free_bytes = fake_gpu().memory - fake_gpu().taken;
+      *total_bytes = fake_gpu().memory;
+      return Status::Ok;
+    };
+    d.copy = [](void* to, const void* from, size_t bytes, cuda::CopyKind, cuda::Stream) {
+      std::memcpy(to, from, bytes);
+      return Status::Ok;
+    };
+    d.copy_peer = [](void* to, int, const void* from, int, size_t bytes, cuda::Stream) {
+      std::memcpy(to, from, bytes);
+      return Status::Ok;
+    };
+    d.memset = [](void* memory, int value, size_t bytes, cuda::Stream) {
+      std::memset(memory, value, bytes);
+      return Status::Ok;
+    };
+    d.create_event = [](cuda::Event* event, bool) {
+      *event = reinterpret_cast<cuda::Event>(fake_gpu().next_event++);
+      return Status::Ok;
+    };
+    d.record_event = [](cuda::Event event, cuda::Stream) {
+      fake_gpu().pending.insert(reinterpret_cast<uintptr_t>(event));
+      return Status::Ok;
+    };
+    d.query_event = [](cuda::Event event) {
+      return fake_gpu().pending.contains(reinterpret_cast<uintptr_t>(event)) ? Status::NotReady : Status::Ok;
+    };
+    d.destroy_event = [](cuda::Event event) {
+      fake_gpu().pending.erase(reinterpret_cast<uintptr_t>(event));
+      return Status::Ok;
+    };
+    return d;
+  }();
+  return driver;
+}
+
+// The process uses the fake until the end of the scope.
+class FakeDriverScope {
+ public:
+  FakeDriverScope() {
+    fake_gpu().memory = size_t{1} << 30;
+    cuda::replace_driver(&fake_driver());
+  }
+  ~FakeDriverScope() { cuda::replace_driver(nullptr); }
+};
+
+}  // namespace weft::tests
