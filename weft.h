@@ -36,6 +36,8 @@
 #include "nn/train/metrics.h"
 #include "nn/train/progress.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/matmul_precision.h"
 #include "tensor/random/generator.h"
 #include "tensor/state_epoch.h"
 #include "tensor/tensor.h"

@@ -3,6 +3,7 @@
 #include "tensor/dispatch.h"
 
 #include "tensor/cpu/elementwise.h"
+#include "tensor/cuda/allocator.h"
 #include "tensor/state_epoch.h"
 
 namespace weft {
@@ -24,8 +25,23 @@ void run_view(const Call& call, Tensor& output) {
                      call.op.view_dtype ? call.op.view_dtype(call.attrs, base->dtype) : base->dtype);
 }
 
-void run(const Call& call, std::span<Tensor> outputs) {
+// A GPU that a create op names.
+bool names_gpu(const Call& call) {
+  for (const Attr& attr : call.attrs)
+    if (attr.is<Device>() && attr.as_device().is_cuda()) return true;
+  return false;
+}
+
+[[gnu::cold]] [[gnu::noinline]] void run_on_gpu(const Call& call, std::span<Tensor> outputs) {
+  const cuda::AllocationScope scope(call.name());
+  if (call.op.kind == Kind::View) run_view(call, outputs[0]);
+  else device_hook.run(call, outputs);
+}
+
+void run(const Call& call, std::span<Tensor> outputs, bool is_on_gpu) {
   const Op& op = call.op;
+  if (is_on_gpu) [[unlikely]]
+    return run_on_gpu(call, outputs);
   if (op.cpu_whole != nullptr) {
     op.cpu_whole(call, outputs);
   } else if (op.kind == Kind::View) {
@@ -58,7 +74,10 @@ void run(const Call& call, std::span<Tensor> outputs) {
   }
 }
 
-void check_operands(const Call& call) {
+// Where the operands of a real call are.
+enum class Place : uint8_t { Host, Gpu, Mixed };
+Place check_operands(const Call& call) {
+  bool on_host = false, on_gpu = false;
   for (size_t i = 0; i < call.operands.size(); ++i) {
     const Operand& operand = call.operands[i];
     if (operand.tensor == nullptr) {
@@ -66,15 +85,61 @@ void check_operands(const Call& call) {
         check_may_be_absent(call, i);
       continue;
     }
-    WEFT_CHECK((*operand.tensor)->device.is_cpu(), call.name(), ": a tensor is on ",
-               (*operand.tensor)->device, "; only the CPU runs in this build");
+    if ((*operand.tensor)->device.is_cpu()) [[likely]]
+      on_host = true;
+    else on_gpu = true;
     if ((*operand.tensor)->is_fake) [[unlikely]]
       throw_outlived_trace(call.name(), *operand.tensor);
   }
+  if (!on_gpu) [[likely]]
+    return call.op.kind == Kind::Create && !on_host && names_gpu(call) ? Place::Gpu : Place::Host;
+  return Place::Mixed;
 }
 
 // Inside a trace real operands are exchanged for what stands for them.
 using Operands = SmallVector<Operand, 6>;
+
+// Operands of a GPU lie there together; a tensor of the host without dimensions counts as a number and comes along.
+struct Moved {
+  Operands operands;
+  std::vector<Tensor> tensors;
+};
+[[gnu::cold]] [[gnu::noinline]] void settle_devices(Call& call, Moved& moved) {
+  if (call.op.any_device) return;
+  const Tensor* first = nullptr;
+  bool is_mixed = false;
+  for (const Operand& operand : call.operands) {
+    if (operand.tensor == nullptr || !(*operand.tensor)->device.is_cuda()) continue;
+    if (first == nullptr) first = operand.tensor;
+  }
+  if (first == nullptr) return;
+  const Device device = (*first)->device;
+  for (const Operand& operand : call.operands) {
+    if (operand.tensor == nullptr) continue;
+    const Tensor& x = *operand.tensor;
+    if (x->device == device) continue;
+    is_mixed = true;
+    WEFT_CHECK(x->device.is_cpu() && x.dim() == 0, call.name(), ": operands are on ", device, " (",
+               describe(*first), ") and on ", x->device, " (", describe(x), "); move one of them with to()");
+  }
+  if (!is_mixed) return;
+  moved.tensors.reserve(call.operands.size());
+  for (const Operand& operand : call.operands) {
+    moved.operands.push_back(operand);
+    if (operand.tensor == nullptr || (*operand.tensor)->device == device) continue;
+    moved.tensors.push_back((*operand.tensor).to(device, false, false, call.where));
+    moved.operands[moved.operands.size() - 1].tensor = &moved.tensors.back();
+  }
+  call.operands = {moved.operands.data(), moved.operands.size()};
+}
+
+// Whether some operand of a trace is on a GPU.
+bool any_on_gpu(std::span<const Operand> operands) {
+  for (const Operand& operand : operands)
+    if (operand.tensor != nullptr && (*operand.tensor)->device.is_cuda()) return true;
+  return false;
+}
+
 [[gnu::cold]] [[gnu::noinline]] std::span<const Operand> exchange(TraceHook& trace, const Call& call,
                                                                   Operands& own) {
   own.reserve(call.operands.size());
@@ -120,9 +185,17 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
   try {
     TraceHook* const trace = current_trace();
     Operands own;
-    if (trace != nullptr) [[unlikely]]
-      call.operands = operands = exchange(*trace, call, own);
-    else check_operands(call);
+    Moved moved;
+    Place place = Place::Host;
+    if (trace != nullptr) [[unlikely]] {
+      call.operands = exchange(*trace, call, own);
+      if (any_on_gpu(call.operands)) place = Place::Mixed;
+    } else {
+      place = check_operands(call);
+    }
+    if (place == Place::Mixed) [[unlikely]]
+      settle_devices(call, moved);
+    operands = call.operands;
     const bool needs_grad = grad_mode && op.grad_state != GradState::None && any_requires_grad(operands);
     if (needs_grad && op.grad_state == GradState::Decomposition && op.decompose) {
       const CompositeScope scope(op, where);
@@ -132,7 +205,7 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
     if (trace != nullptr) {
       trace->record(call, outputs);
     } else {
-      run(call, outputs);
+      run(call, outputs, place != Place::Host && !op.any_device);
       for (Tensor& output : outputs) {
         output->made_by = &op;
         output->made_at = where;
@@ -161,8 +234,13 @@ Tensor call(const Op& op, std::span<const Operand> operands, const Attrs& attrs,
 
 namespace {
 
-void run_in_place(const Call& call, const Tensor& self) {
+void run_in_place(const Call& call, const Tensor& self, bool is_on_gpu) {
   const Op& op = call.op;
+  if (is_on_gpu) [[unlikely]] {
+    const cuda::AllocationScope scope(call.name());
+    device_hook.run_in_place(call, self);
+    return;
+  }
   if (op.cpu_in_place != nullptr) {
     op.cpu_in_place(call, self);
     return;
@@ -184,9 +262,20 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
   try {
     TraceHook* const trace = current_trace();
     Operands own;
-    if (trace != nullptr) [[unlikely]]
+    Moved moved;
+    Place place = Place::Host;
+    if (trace != nullptr) [[unlikely]] {
       call.operands = exchange(*trace, call, own);
-    else check_operands(call);
+      if (any_on_gpu(call.operands)) place = Place::Mixed;
+    } else {
+      place = check_operands(call);
+    }
+    operands = call.operands;
+    if (place == Place::Mixed) [[unlikely]]
+      settle_devices(call, moved);
+    WEFT_CHECK(moved.operands.empty() || call.operands[0].tensor == operands[0].tensor, op.name(),
+               ": the tensor that is written to is on the CPU and another operand on a GPU; move one of them "
+               "with to()");
     const Tensor self =
         call.tensor(0);  // a handle of our own: the tape may replace what operand 0 points into
     std::unique_ptr<TapeSlot> pending;
@@ -197,7 +286,7 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
       WEFT_CHECK(!may_self_overlap(self->layout), op.name(), ": the tensor of sizes ", self.sizes(),
                  " and strides ", self.strides(),
                  " has several elements at one place (an expanded view); write into a clone() instead");
-      run_in_place(call, self);
+      run_in_place(call, self, place != Place::Host && !op.any_device);
       self->storage->bump_version(op, where);
       self->made_by = &op;
       self->made_at = where;
@@ -282,9 +371,66 @@ bool share_memory(const Tensor& a, const Tensor& b) {
   return at(a, in_a.begin) < at(b, in_b.end) && at(b, in_b.begin) < at(a, in_a.end);
 }
 
+namespace {
+
+// Whether the elements of both lie in the same order without gaps, so that their bytes can be copied as they are.
+bool is_plain_copy(const Tensor& from, const Tensor& to) {
+  if (from->dtype != to->dtype) return false;
+  if (from->is_contiguous && to->is_contiguous) return true;
+  return from.strides() == to.strides() && SizesView(dense_strides(to->layout)) == to.strides();
+}
+
+[[gnu::cold]] [[gnu::noinline]] void copy_between_devices(const Tensor& from, const Tensor& to) {
+  if (int_numel(to) == 0) return;
+  const size_t bytes = to.nbytes();
+  if (from->device == to->device) {
+    if (!is_plain_copy(from, to)) return device_hook.copy(from, to);
+    const cuda::DeviceGuard guard(to->device.index);
+    const cuda::Driver& driver = cuda::driver();
+    cuda::check(driver,
+                driver.copy(bytes_of(to), bytes_of(from), bytes, cuda::CopyKind::DeviceToDevice,
+                            cuda::current_stream(to->device.index)),
+                "copy");
+    return;
+  }
+  if (!is_plain_copy(from, to)) {
+    // In order first, where it lies; the host converts.
+    const bool is_converted_here = from->device.is_cpu();
+    if (!from->is_contiguous || (is_converted_here && from->dtype != to->dtype)) {
+      const Tensor ordered =
+          make_tensor(from->layout.sizes, is_converted_here ? to->dtype : from->dtype, from->device);
+      copy_data(from, ordered);
+      return copy_data(ordered, to);
+    }
+    const Tensor arrived = make_tensor(to->layout.sizes, from->dtype, to->device);
+    copy_data(from, arrived);
+    return copy_data(arrived, to);
+  }
+  if (to->device.is_cpu()) return cuda::copy_to_host(bytes_of(to), bytes_of(from), bytes, from->device.index);
+  const cuda::DeviceGuard guard(to->device.index);
+  const cuda::Driver& driver = cuda::driver();
+  const cuda::Stream stream = cuda::current_stream(to->device.index);
+  if (from->device.is_cpu()) {
+    cuda::check(driver,
+                driver.copy(bytes_of(to), bytes_of(from), bytes, cuda::CopyKind::HostToDevice, stream),
+                "copy to the GPU");
+    return;
+  }
+  // What the other GPU has yet to do to it is done first.
+  cuda::synchronize_stream(from->device.index);
+  cuda::check(
+      driver,
+      driver.copy_peer(bytes_of(to), to->device.index, bytes_of(from), from->device.index, bytes, stream),
+      "copy between GPUs");
+}
+
+}  // namespace
+
 void copy_data(const Tensor& from, const Tensor& to) {
   const size_t rank = static_cast<size_t>(to.dim());
   WEFT_ASSERT(from.sizes() == to.sizes(), "copy between different sizes");
+  if (from->device.is_cuda() || to->device.is_cuda()) [[unlikely]]
+    return copy_between_devices(from, to);
   const cpu::StridedArray source{bytes_of(from), from->dtype, {int_strides(from), int_strides(from) + rank}};
   const cpu::StridedArray target{bytes_of(to), to->dtype, {int_strides(to), int_strides(to) + rank}};
   cpu::copy_strided({int_sizes(to), rank}, source, target);

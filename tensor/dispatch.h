@@ -58,6 +58,16 @@ struct TapeHook {
 };
 extern const TapeHook tape_hook;
 
+// What computes on a GPU. The compiler's floor defines it: there every op that has a loop body is a small plan of kernels.
+struct DeviceHook {
+  // Operands lie on one device. Makes the outputs.
+  void (*run)(const Call&, std::span<Tensor> outputs);
+  void (*run_in_place)(const Call&, const Tensor& self);
+  // copy_data() within one device, of other than plain bytes.
+  void (*copy)(const Tensor& from, const Tensor& to);
+};
+extern const DeviceHook device_hook;
+
 // Where the numbers of a random op come from: the seed and the first of its counters (random/philox.h).
 struct RandomStream {
   Scalar seed, offset;
@@ -122,7 +132,7 @@ Tensor make_tensor(Sizes sizes, DType dtype, Device device = kCPU);
 Tensor make_view(const Tensor& base, Layout<Sym> layout, DType dtype);
 Tensor make_view(const Tensor& base, Layout<Sym> layout);
 
-// The first element's address; for real tensors on the CPU.
+// The first element's address; for real tensors. Of a GPU's tensor it is the GPU's.
 template <class T>
 T* data_of(const Tensor& x) {
   return reinterpret_cast<T*>(static_cast<char*>(x->storage->data()) +
@@ -145,7 +155,8 @@ OutputSpec spec_of(const Tensor& x);
 // True if writing to one real tensor may change the other; a tensor shares memory with itself.
 bool share_memory(const Tensor& a, const Tensor& b);
 
-// Copies the values of one real tensor into another of equal sizes, converting the dtype; no tape, no version.
+// Copies the values of one real tensor into another of equal sizes, converting the dtype; no tape, no version. Also from
+// one device to another: to the host it waits, to a GPU it goes with the current stream.
 void copy_data(const Tensor& from, const Tensor& to);
 
 // "[2, 3] float32": what error messages say about a tensor.

@@ -261,6 +261,10 @@ class Op {
   void (*cpu)(const Call&, std::span<Tensor> outputs) = nullptr;
   // Makes its outputs itself: pointwise ops (fast path), ops whose sizes depend on data.
   void (*cpu_whole)(const Call&, std::span<Tensor> outputs) = nullptr;
+  // The same on a GPU, for ops that no loop computes: matrix products. Null: by its loops, or by way of the host.
+  void (*cuda)(const Call&, std::span<Tensor> outputs) = nullptr;
+  // Its kernel takes tensors of any devices, also of different ones: copies.
+  bool any_device = false;
   // Mutation: the op that computes the new value, and a kernel that writes it directly, if there is one.
   // A view's scatter: the view.
   const Op* base = nullptr;

@@ -3,11 +3,17 @@
 #include "tensor/storage.h"
 
 #include "tensor/allocator.h"
+#include "tensor/cuda/allocator.h"
 
 namespace weft {
 
 Intrusive<Storage> Storage::allocate(size_t bytes, Device device) {
-  WEFT_CHECK(device.is_cpu(), "allocate: device ", device, " is not available in this build; use the CPU");
+  if (device.is_cuda()) {
+    void* const memory =
+        cuda::allocator_of(device.index)
+            .allocate(bytes, cuda::current_stream(device.index), cuda::AllocationScope::current());
+    return Intrusive<Storage>::adopt(new Storage(memory, bytes, device));
+  }
   return Intrusive<Storage>::adopt(new Storage(weft::allocate(bytes), bytes, device));
 }
 
@@ -19,7 +25,9 @@ Intrusive<Storage> Storage::wrap(void* data, size_t bytes, Device device,
 }
 
 void Storage::destroy(Storage* storage) noexcept {
-  if (storage->deleter_ == nullptr) {
+  if (storage->deleter_ == nullptr && storage->device_.is_cuda()) {
+    cuda::allocator_of(storage->device_.index).deallocate(storage->data_);
+  } else if (storage->deleter_ == nullptr) {
     weft::deallocate(storage->data_, storage->bytes_);
   } else if (*storage->deleter_) {
     (*storage->deleter_)(storage->data_);

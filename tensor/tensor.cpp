@@ -1,8 +1,11 @@
 // Tensor: construction, reading values on the host, and indexing in libtorch's spelling.
 #include "tensor/tensor.h"
 
+#include <cstring>
+
 #include "tensor/allocator.h"
 #include "tensor/base/half.h"
+#include "tensor/cuda/context.h"
 #include "tensor/dispatch.h"
 #include "tensor/quiet_handles.h"
 #include "tensor/state_epoch.h"
@@ -70,10 +73,16 @@ Scalar Tensor::item(SourceLocation where) const {
   if (x.is_fake) throw_outlived_trace("item", *this);
   WEFT_CHECK(x.numel == 1, "item: the tensor has ", x.numel, " elements (sizes ", sizes(),
              "), not one; reduce or index it first");
-  WEFT_CHECK(x.device.is_cpu(), "item: the tensor is on ", x.device);
+  const char* at = bytes_of(*this);
+  char from_gpu[8];
+  if (x.device.is_cuda()) {
+    cuda::copy_to_host(from_gpu, at, size_of(x.dtype), x.device.index);
+    at = from_gpu;
+  }
   return visit(x.dtype, [&](auto zero) -> Scalar {
     using T = decltype(zero);
-    const T value = *data_of<T>(*this);
+    T value;
+    std::memcpy(&value, at, sizeof(T));
     if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
       return static_cast<double>(to_float(value));
     else return value;

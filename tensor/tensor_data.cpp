@@ -41,7 +41,9 @@ struct Walk {
   }
 };
 
-Tensor with_options(Tensor result, const TensorOptions& options) {
+// The numbers were written on the host.
+Tensor with_options(Tensor result, const TensorOptions& options, SourceLocation where) {
+  if (options.device().is_cuda()) result = result.to(options.device(), false, false, where);
   if (options.requires_grad()) result.requires_grad_(true);
   return result;
 }
@@ -71,10 +73,10 @@ Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocati
     // Numbers that are known only at run time are put together by ops.
     std::vector<Tensor> elements;
     for (const Scalar& number : walk.numbers)
-      elements.push_back(full({}, number, options.dtype(dtype).requires_grad(false), where));
-    return with_options(reshape(stack(elements, 0, where), SymList(walk.sizes), where), options);
+      elements.push_back(full({}, number, TensorOptions(dtype), where));
+    return with_options(reshape(stack(elements, 0, where), SymList(walk.sizes), where), options, where);
   }
-  Tensor result = make_tensor(walk.sizes, dtype, options.device());
+  Tensor result = make_tensor(walk.sizes, dtype);
   const size_t size = size_of(dtype);
   char* out = bytes_of(result);
   for (const Scalar& number : walk.numbers) {
@@ -82,7 +84,7 @@ Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocati
     out += size;
   }
   if (trace != nullptr) result = trace->constant(result, where);
-  return with_options(std::move(result), options);
+  return with_options(std::move(result), options, where);
 }
 
 Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, const TensorOptions& options,
@@ -92,7 +94,7 @@ Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, cons
                        : dtype == DType::Bool ? DType::Bool
                                               : DType::Int64;
   const Sizes sizes = {Sym::from_int(static_cast<int64_t>(count))};
-  Tensor result = make_tensor(sizes, wanted, options.device());
+  Tensor result = make_tensor(sizes, wanted);
   if (count > 0) {
     Intrusive<Storage> memory = Storage::wrap(const_cast<void*>(data), count * size_of(dtype), kCPU, {});
     copy_data(
@@ -100,7 +102,7 @@ Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, cons
         result);
   }
   if (TraceHook* trace = current_trace()) result = trace->constant(result, where);
-  return with_options(std::move(result), options);
+  return with_options(std::move(result), options, where);
 }
 
 }  // namespace weft

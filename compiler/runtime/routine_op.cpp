@@ -18,6 +18,7 @@ const Routine& routine_of(const Call& call) {
 Op routine_op(const char* schema, bool has_effect) {
   Op op(Schema(schema), Kind::Extern);
   op.has_effect = has_effect;
+  op.any_device = true;  // the routine sees to it
   op.infer = [](const Call& call) { return routine_of(call).infer(call); };
   op.cpu_whole = [](const Call& call, std::span<Tensor> outputs) { routine_of(call).run(call, outputs); };
   return op;

@@ -9,8 +9,9 @@ namespace weft::compiler {
 namespace {
 
 bool is_same_data(const Tensor& a, const Tensor& b) {
-  return a->dtype == b->dtype && a.sizes() == b.sizes() &&
-         std::memcmp(bytes_of(a), bytes_of(b), a.nbytes()) == 0;
+  if (a->dtype != b->dtype || a->device != b->device || a.sizes() != b.sizes()) return false;
+  const Tensor x = a.cpu(), y = b.cpu();
+  return std::memcmp(bytes_of(x), bytes_of(y), x.nbytes()) == 0;
 }
 
 // How a segment ends, and what it leaves behind, as a text that two segments over different tables share exactly if it is the

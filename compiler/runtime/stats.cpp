@@ -25,7 +25,8 @@ CompileStats stats_of(const std::array<std::atomic<uint64_t>, kNumCounts>& count
           .followed = at(Count::Followed),
           .breaks = at(Count::Break),
           .evictions = at(Count::Eviction),
-          .eager_calls = at(Count::EagerCall)};
+          .eager_calls = at(Count::EagerCall),
+          .host_trips = at(Count::HostTrip)};
 }
 
 }  // namespace

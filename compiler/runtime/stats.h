@@ -26,6 +26,8 @@ struct CompileStats {
   uint64_t breaks = 0;        // points where a trace needed a value
   uint64_t evictions = 0;
   uint64_t eager_calls = 0;  // calls that ran as they were written
+  uint64_t host_trips =
+      0;  // calls on a GPU whose op is computed by the CPU, on copies: it has no kernel there
 };
 
 // Of the whole process since it started, or since the last reset.
@@ -47,9 +49,10 @@ enum class Count : uint8_t {
   Followed,
   Break,
   Eviction,
-  EagerCall
+  EagerCall,
+  HostTrip
 };
-inline constexpr size_t kNumCounts = 13;
+inline constexpr size_t kNumCounts = 14;
 void count(Count what, uint64_t times = 1);
 
 // Why something happened, where, and what was done.

@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-constexpr const char* kNames[kNumLogChannels] = {"graph",       "guards", "recompiles", "fusion",
-                                                 "output_code", "cache",  "timing",     "breaks"};
+constexpr const char* kNames[kNumLogChannels] = {"graph", "guards", "recompiles", "fusion", "output_code",
+                                                 "cache", "timing", "breaks",     "device"};
 
 // One write, so that lines of several threads do not mix.
 void write_line(const std::string& text) {

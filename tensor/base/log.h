@@ -9,8 +9,18 @@
 
 namespace weft {
 
-enum class LogChannel : uint8_t { Graph, Guards, Recompiles, Fusion, OutputCode, Cache, Timing, Breaks };
-inline constexpr int kNumLogChannels = 8;
+enum class LogChannel : uint8_t {
+  Graph,
+  Guards,
+  Recompiles,
+  Fusion,
+  OutputCode,
+  Cache,
+  Timing,
+  Breaks,
+  Device
+};
+inline constexpr int kNumLogChannels = 9;
 
 // "output_code": the channel's name in WEFT_LOGS.
 const char* name_of(LogChannel channel);

@@ -112,8 +112,22 @@ void register_copy_ops(OpTable& table) {
       })
       .samples({.calls = {"x=[3,4] dtype=f32", "x=[3,4] dtype=i64", "x=[5] dtype=bf16", "x=[5] dtype=bool",
                           "x=[] dtype=f16", "x=[0] dtype=u8"}});
+  // The same values on another device, in the order in which x has its dimensions. A copy to the host is waited for.
+  entry(table, "to_device(Tensor x, Device device, bool non_blocking=False) -> Tensor", Kind::Extern)
+      .any_device()
+      .infer([](const Call& call) {
+        OutputSpecs specs = like(call.tensor(0), call.tensor(0)->dtype);
+        specs[0].device = call.attr(0).as_device();
+        return specs;
+      })
+      .cpu([](const Call& call, std::span<Tensor> outputs) { copy_data(call.tensor(0), outputs[0]); })
+      .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) {
+        return dy.to(x.spec.device, false, false, grad.where);
+      })
+      .samples({.calls = {"x=[3,4] device=cpu"}});
   // The base of copy_: source, stretched to the sizes of self and converted to its dtype.
   move_entry(table, "copy(Tensor self, Tensor source, *, bool non_blocking=False) -> Tensor", last_of)
+      .any_device()
       .infer([](const Call& call) {
         check_stretches(call);
         return like(call.tensor(0), call.tensor(0)->dtype);
@@ -151,7 +165,7 @@ void register_copy_ops(OpTable& table) {
 }
 
 void register_copy_mutations(OpTable& table) {
-  mutation(table, "copy_", "copy", copy_in_place);
+  mutation(table, "copy_", "copy", copy_in_place).any_device();
   mutation(table, "fill_", "fill", fill_in_place);
   composite(table, "zero_(Tensor self) -> Tensor", &zero_in_place_by_name);
 }
@@ -165,9 +179,8 @@ Tensor Tensor::to(DType dtype, bool, bool copy, SourceLocation where) const {
   if (dtype != this->dtype()) return call(WEFT_OP("to_dtype"), {*this}, {dtype}, where);
   return copy ? weft::clone(*this, where) : *this;
 }
-Tensor Tensor::to(Device device, bool, bool copy, SourceLocation where) const {
-  WEFT_CHECK_AT(where, device == this->device(), "to: device ", device,
-                " is not available in this build; the tensor is on ", this->device());
+Tensor Tensor::to(Device device, bool non_blocking, bool copy, SourceLocation where) const {
+  if (device != this->device()) return call(WEFT_OP("to_device"), {*this}, {device, non_blocking}, where);
   return copy ? weft::clone(*this, where) : *this;
 }
 Tensor Tensor::to(const TensorOptions& options, SourceLocation where) const {

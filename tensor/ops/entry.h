@@ -250,6 +250,14 @@ class Entry {
     op_.cpu = kernel;
     return *this;
   }
+  Entry& cuda(void (*kernel)(const Call&, std::span<Tensor> outputs)) {
+    op_.cuda = kernel;
+    return *this;
+  }
+  Entry& any_device() {
+    op_.any_device = true;
+    return *this;
+  }
   // A kernel that makes its outputs itself.
   Entry& cpu_whole(void (*kernel)(const Call&, std::span<Tensor> outputs)) {
     op_.cpu_whole = kernel;

@@ -3,6 +3,7 @@
 #include "tensor/cpu/blas.h"
 #include "tensor/ops/check.h"
 #include "tensor/ops/entry.h"
+#include "tensor/ops/matmul_cuda.h"
 #include "tensor/ops/register.h"
 #include "tensor/ops/view.h"
 
@@ -300,6 +301,7 @@ void register_matmul_ops(OpTable& table) {
   entry(table, "mm(Tensor a, Tensor b) -> Tensor", Kind::Extern)
       .infer(infer_mm)
       .cpu(run_product)
+      .cuda(run_product_on_cuda)
       .grad([](Dy<> dy, In<1> b) { return mm(dy, b.t()); },
             [](Dy<> dy, In<0> a, InSpec<1> b) { return right_gradient(a, dy, b); })
       .samples({.specials = false,
@@ -308,6 +310,7 @@ void register_matmul_ops(OpTable& table) {
   entry(table, "bmm(Tensor a, Tensor b) -> Tensor", Kind::Extern)
       .infer(infer_bmm)
       .cpu(run_product)
+      .cuda(run_product_on_cuda)
       .grad([](Dy<> dy, In<1> b) { return bmm(dy, b.transpose(1, 2)); },
             [](Dy<> dy, In<0> a) { return bmm(a.transpose(1, 2), dy); })
       .samples({.specials = false,
@@ -316,12 +319,14 @@ void register_matmul_ops(OpTable& table) {
   entry(table, "mv(Tensor a, Tensor x) -> Tensor", Kind::Extern)
       .infer(infer_mv)
       .cpu(run_product)
+      .cuda(run_product_on_cuda)
       .grad([](Dy<> dy, In<1> x) { return outer(dy, x); }, [](Dy<> dy, In<0> a) { return mv(a.t(), dy); })
       .samples({.specials = false, .calls = {"a=[3,4] x=[4]", "a=[3,0] x=[0]", "a=[1,5] x=[5]"}});
   // Shapes: a [n], b [n] -> [].
   entry(table, "dot(Tensor a, Tensor b) -> Tensor", Kind::Extern)
       .infer(infer_dot)
       .cpu(run_dot)
+      .cuda(run_product_on_cuda)
       .grad([](Dy<> dy, In<1> b) { return mul(dy, b); }, [](Dy<> dy, In<0> a) { return mul(dy, a); })
       .samples({.specials = false, .calls = {"a=[5] b=[5]", "a=[0] b=[0]", "a=[1] b=[1]"}});
   // beta · x + alpha · (a · b): the product, then each step rounded on its own; x broadcasts to [m, n].
@@ -329,6 +334,7 @@ void register_matmul_ops(OpTable& table) {
         Kind::Extern)
       .infer(infer_addmm)
       .cpu(run_added)
+      .cuda(run_added_on_cuda)
       .grad([](Dy<> dy, InSpec<0> x, Number<3> beta) { return sum_to(scaled(dy, beta), x.sizes()); },
             [](Dy<> dy, In<2> b, Number<4> alpha) { return scaled(mm(dy, b.t()), alpha); },
             [](Dy<> dy, In<1> a, InSpec<2> b, Number<4> alpha) {
@@ -341,6 +347,7 @@ void register_matmul_ops(OpTable& table) {
         Kind::Extern)
       .infer(infer_baddbmm)
       .cpu(run_added)
+      .cuda(run_added_on_cuda)
       .grad([](Dy<> dy, InSpec<0> x, Number<3> beta) { return sum_to(scaled(dy, beta), x.sizes()); },
             [](Dy<> dy, In<2> b, Number<4> alpha) { return scaled(bmm(dy, b.transpose(1, 2)), alpha); },
             [](Dy<> dy, In<1> a, Number<4> alpha) { return scaled(bmm(a.transpose(1, 2), dy), alpha); })

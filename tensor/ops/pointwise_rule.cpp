@@ -255,18 +255,23 @@ void run_pointwise(const Call& call, std::span<Tensor> outputs) {
   run_pointwise_into(call, outputs[0]);
 }
 
+void check_fits_in_place(const Call& call, const Tensor& self) {
+  const Op& base = *call.op.base;
+  const PointwiseTypes types = pointwise_types(base, call.operands);
+  WEFT_CHECK(category_of(types.result) <= category_of(self->dtype) || base.pointwise->is_predicate(),
+             call.name(), ": the result is ", types.result, ", which does not fit into the ", self->dtype,
+             " tensor it is written to; convert the tensor or use ", base.name(), "()");
+  const Sizes sizes = result_sizes(base, call.operands);
+  WEFT_CHECK(SizesView(sizes) == self.sizes(), call.name(), ": the result of sizes ", sizes,
+             " does not fit into the tensor of sizes ", self.sizes(), " that it is written to");
+}
+
 void run_pointwise_in_place(const Call& call, const Tensor& self) {
   const Op& base = *call.op.base;
   Tensor out = self;
   if (run_plain(base, call.operands, out)) return;
   SmallVector<Operand, 4> operands(call.operands.begin(), call.operands.end());
-  const PointwiseTypes types = pointwise_types(base, operands);
-  WEFT_CHECK(category_of(types.result) <= category_of(self->dtype) || base.pointwise->is_predicate(),
-             call.name(), ": the result is ", types.result, ", which does not fit into the ", self->dtype,
-             " tensor it is written to; convert the tensor or use ", base.name(), "()");
-  const Sizes sizes = result_sizes(base, operands);
-  WEFT_CHECK(SizesView(sizes) == self.sizes(), call.name(), ": the result of sizes ", sizes,
-             " does not fit into the tensor of sizes ", self.sizes(), " that it is written to");
+  check_fits_in_place(call, self);
   // An operand that shares some of the memory, but not element for element, is read before anything is written.
   SmallVector<Tensor, 2> copies;
   copies.reserve(operands.size());

@@ -39,5 +39,7 @@ void run_pointwise_into(const Call& call, const Tensor& out);
 OutputSpecs infer_pointwise(const Call& call);
 void run_pointwise(const Call& call, std::span<Tensor> outputs);
 void run_pointwise_in_place(const Call& call, const Tensor& self);
+// Error unless the result of a pointwise mutation may be written into self: by its dtype and sizes.
+void check_fits_in_place(const Call& call, const Tensor& self);
 
 }  // namespace weft

@@ -83,7 +83,13 @@ void translate(Request& request) {
   }
 }
 
-std::vector<Tensor> run_statement(const Statement& statement, const Values& values) {
+// A program names no device: what it makes is where it runs.
+void add_device(const Op& op, Kwargs& kwargs) {
+  for (const Param& param : op.schema.params)
+    if (param.type == ParamType::Device) kwargs.emplace_back(param.name, "cuda");
+}
+
+std::vector<Tensor> run_statement(const Statement& statement, const Values& values, Device device) {
   Request request{statement.op, {}, {}};
   for (const Json& arg : statement.args) request.args.push_back(arg_of(arg, values));
   for (const auto& [name, arg] : statement.kwargs.items())
@@ -91,6 +97,7 @@ std::vector<Tensor> run_statement(const Statement& statement, const Values& valu
   translate(request);
   const Op* op = OpTable::instance().find(request.op);
   WEFT_CHECK(op != nullptr, "op '", request.op, "' is not there");
+  if (device.is_cuda()) add_device(*op, request.kwargs);
   return bind_call(*op, request.args, request.kwargs).run();
 }
 
@@ -118,7 +125,7 @@ ProgramFunction function_of(const Program& program) {
     Values values;
     for (size_t i = 0; i < inputs.size(); ++i) values[program.sets[0].inputs[i].name] = inputs[i];
     for (const Statement& statement : program.statements) {
-      const std::vector<Tensor> results = run_statement(statement, values);
+      const std::vector<Tensor> results = run_statement(statement, values, program.device);
       WEFT_CHECK(statement.results.empty() || results.size() == statement.results.size(), statement.op,
                  " gave ", results.size(), " results instead of ", statement.results.size());
       for (size_t i = 0; i < statement.results.size(); ++i) values[statement.results[i]] = results[i];
@@ -132,9 +139,10 @@ ProgramFunction function_of(const Program& program) {
 RunResult run_program(const Program& program, const ProgramFunction& function, const InputSet& set,
                       const NamedTensors& tensors) {
   RunResult run;
+  run.device = program.device;
   std::vector<Tensor> inputs;
   for (const InputSet::Input& input : set.inputs) {
-    Tensor leaf = copy_of(tensors.at(input.tensor));
+    Tensor leaf = copy_of(tensors.at(input.tensor)).to(program.device);
     if (input.requires_grad) leaf.requires_grad_();
     run.leaves[input.name] = leaf;
     Tensor fed = leaf;
@@ -159,7 +167,7 @@ std::map<std::string, Tensor> gradients_of(const RunResult& run, const InputSet&
   std::vector<Tensor> outputs, grad_outputs, leaves;
   for (const auto& [name, key] : set.grad_outputs) {
     outputs.push_back(run.values.at(name));
-    grad_outputs.push_back(copy_of(tensors.at(key)));
+    grad_outputs.push_back(copy_of(tensors.at(key)).to(run.device));
   }
   std::vector<std::string> names;
   for (const InputSet::Input& input : set.inputs) {

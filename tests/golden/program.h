@@ -38,6 +38,7 @@ struct Program {
   std::vector<Statement> statements;
   std::vector<std::string> outputs;
   std::vector<InputSet> sets;
+  Device device = kCPU;  // where it runs
 };
 
 std::vector<Program> read_programs(const std::string& manifest);
@@ -52,6 +53,7 @@ ProgramFunction function_of(const Program& program);
 struct RunResult {
   std::map<std::string, Tensor> values;  // inputs after the run and outputs, by name
   std::map<std::string, Tensor> leaves;  // the inputs' leaves, by name
+  Device device = kCPU;
 };
 
 // Calls the function, eager or compiled, with fresh copies of the inputs.

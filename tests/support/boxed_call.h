@@ -107,7 +107,7 @@ inline std::optional<Attr> attr_of(const Arg& arg, ParamType type) {
       if (const auto dtype = s != nullptr ? dtype_of_name(*s) : std::nullopt) return Attr(*dtype);
       return std::nullopt;
     case ParamType::Device:
-      return s != nullptr && *s == "cpu" ? std::optional<Attr>(Device(kCPU)) : std::nullopt;
+      return s != nullptr && (*s == "cpu" || *s == "cuda") ? std::optional<Attr>(Device(*s)) : std::nullopt;
     case ParamType::String: return s != nullptr ? std::optional<Attr>(std::string_view(*s)) : std::nullopt;
     default: return std::nullopt;
   }

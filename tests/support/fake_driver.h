@@ -7,12 +7,13 @@
 #include <map>
 #include <set>
 
+#include "tensor/base/half.h"
 #include "tensor/cuda/driver.h"
 
 namespace weft::tests {
 
 struct FakeGpu {
-  size_t memory = size_t{1} << 30;
+  size_t memory = size_t{16} << 30;
   size_t taken = 0;
   std::map<void*, size_t> segments;
   int synchronizations = 0;
@@ -27,6 +28,42 @@ struct FakeGpu {
 inline FakeGpu& fake_gpu() {
   static FakeGpu gpu;
   return gpu;
+}
+
+// D = alpha * op(A) op(B) + beta * D + bias, one element after another, in double.
+inline cuda::Status fake_matmul(const cuda::Matmul* what, const void* a, const void* b, const void*, void* d,
+                                const void* bias, void*, double alpha, double beta, void*, size_t,
+                                cuda::Stream) {
+  using Type = cuda::Matmul::Type;
+  const cuda::Matmul& w = *what;
+  const auto read = [&](const void* at, int64_t i) -> double {
+    switch (w.type) {
+      case Type::F64: return static_cast<const double*>(at)[i];
+      case Type::BF16: return to_float(static_cast<const BFloat16*>(at)[i]);
+      case Type::F16: return to_float(static_cast<const Float16*>(at)[i]);
+      default: return static_cast<const float*>(at)[i];
+    }
+  };
+  for (int64_t batch = 0; batch < w.batch; ++batch) {
+    for (int64_t j = 0; j < w.n; ++j) {
+      for (int64_t i = 0; i < w.m; ++i) {
+        double sum = 0;
+        for (int64_t k = 0; k < w.k; ++k)
+          sum += read(a, batch * w.stride_a + (w.transpose_a ? i * w.lda + k : k * w.lda + i)) *
+                 read(b, batch * w.stride_b + (w.transpose_b ? k * w.ldb + j : j * w.ldb + k));
+        const int64_t at = batch * w.stride_d + j * w.ldd + i;
+        double value = alpha * sum + (beta != 0 ? beta * read(d, at) : 0);
+        if (w.epilogue == cuda::Matmul::Epilogue::Bias) value += read(bias, i);
+        switch (w.type) {
+          case Type::F64: static_cast<double*>(d)[at] = value; break;
+          case Type::BF16: static_cast<BFloat16*>(d)[at] = to_bfloat16(static_cast<float>(value)); break;
+          case Type::F16: static_cast<Float16*>(d)[at] = to_float16(static_cast<float>(value)); break;
+          default: static_cast<float*>(d)[at] = static_cast<float>(value);
+        }
+      }
+    }
+  }
+  return cuda::Status::Ok;
 }
 
 inline const cuda::Driver& fake_driver() {
@@ -71,6 +108,7 @@ inline const cuda::Driver& fake_driver() {
       std::free(memory);
       return Status::Ok;
     };
+    d.matmul = fake_matmul;
     d.memory_info = [](size_t* free_bytes, size_t* total_bytes) {
       *free_bytes = fake_gpu().memory - fake_gpu().taken;
       *total_bytes = fake_gpu().memory;

@@ -43,7 +43,7 @@ TEST_F(Log, AnUnknownChannelIsNamedWithTheKnownOnes) {
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
       "weft: WEFT_LOGS: there is no channel \"grpah\"; the channels are graph, guards, recompiles, fusion, "
-      "output_code, cache, timing, breaks, all\n");
+      "output_code, cache, timing, breaks, device, all\n");
   EXPECT_TRUE(log_enabled(LogChannel::Fusion));
 }
 

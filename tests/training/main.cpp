@@ -77,10 +77,12 @@ void check_tensors(const char* what, const Json& keys, const NamedTensors& tenso
 using Trail = std::map<std::string, Tensor>;
 
 // Errors: Error that says what differs from the stored run.
-Trail run(const Json& run, const std::string& mode, const NamedTensors& tensors, const Digits& digits) {
+Trail run(const Json& run, const std::string& mode, const NamedTensors& tensors, const Digits& digits,
+          Device device) {
   // The character model is described by other fields.
   const std::string name = run.value("model", run.at("id").get<std::string>().substr(0, 8));
   const std::shared_ptr<Model> model = make_model(name);
+  model->to(device);
   const auto parameters = model->named_parameters();
   WEFT_CHECK(parameters.size() == run.at("init").size(), "the model has ", parameters.size(),
              " parameters, the run ", run.at("init").size());
@@ -142,9 +144,9 @@ Trail run(const Json& run, const std::string& mode, const NamedTensors& tensors,
 
 // Errors: Error that says what differs from the stored run, or from eager's, or that the model was not compiled.
 void check(const Json& description, const std::string& mode, const NamedTensors& tensors,
-           const Digits& digits) {
+           const Digits& digits, Device device) {
   const CompileStats before = compile_stats();
-  const Trail trail = run(description, mode, tensors, digits);
+  const Trail trail = run(description, mode, tensors, digits, device);
   if (mode == "eager") return;
   const CompileStats now = compile_stats();
   // The step and, in step mode, the function that leaves the first gradients behind; each once more where the state of
@@ -153,7 +155,7 @@ void check(const Json& description, const std::string& mode, const NamedTensors&
   WEFT_CHECK(now.hits > before.hits && now.eager_calls == before.eager_calls,
              "the run was not compiled: ", now.hits - before.hits, " hits, ",
              now.eager_calls - before.eager_calls, " eager calls");
-  for (const auto& [what, want] : run(description, "eager", tensors, digits)) {
+  for (const auto& [what, want] : run(description, "eager", tensors, digits, device)) {
     const std::string text = difference_of_bits(trail.at(what), want);
     WEFT_CHECK(text.empty(), what, " is not that of eager: ", text);
   }
@@ -164,7 +166,9 @@ int run_all(const Options& options) {
   std::ifstream file(options.manifest);
   WEFT_CHECK(file.good(), options.manifest, ": cannot be opened");
   const Json manifest = Json::parse(file);
-  const Digits digits(options.data);
+  const Device device(options.device);
+  if (device.is_cuda() && !cuda::is_available()) throw Error(cuda::why_unavailable());
+  const Digits digits(options.data, device);
   int passed = 0, failed = 0;
   for (const Json& entry : manifest.at("runs")) {
     const std::string id = entry.at("id");
@@ -175,8 +179,7 @@ int run_all(const Options& options) {
       WEFT_CHECK(options.mode == "eager" || options.mode == "aot_eager" || options.mode == "compiled" ||
                      options.mode == "step",
                  "mode '", options.mode, "' is not there yet");
-      WEFT_CHECK(options.device == "cpu", "device '", options.device, "' is not there yet");
-      check(entry, options.mode, tensors, digits);
+      check(entry, options.mode, tensors, digits, device);
     } catch (const std::exception& error) {
       text = error.what();
       std::replace(text.begin(), text.end(), '\n', ' ');

@@ -54,7 +54,7 @@ std::unique_ptr<optim::LRScheduler> make_schedule(const nlohmann::json& name, op
   throw Error("schedule " + name.get<std::string>() + " is not there yet");
 }
 
-Digits::Digits(const std::string& folder) {
+Digits::Digits(const std::string& folder, Device device) : device_(device) {
   const Tensor table = data::read_csv(folder + "/digits.csv");
   WEFT_CHECK(table.dim() == 2 && table.size(1) == kPixels + 1, folder, "/digits.csv has sizes ",
              table.sizes());
@@ -70,7 +70,7 @@ Batch Digits::batch(int64_t first, int64_t count) const {
     for (int64_t p = 0; p < kPixels; ++p) data_of<float>(batch.x)[i * kPixels + p] = row[p] / 16;
     data_of<int64_t>(batch.y)[i] = static_cast<int64_t>(row[kPixels]);
   }
-  return batch;
+  return {batch.x.to(device_), batch.y.to(device_)};
 }
 
 }  // namespace weft::tests

@@ -29,13 +29,14 @@ struct Batch {
 
 class Digits {
  public:
-  explicit Digits(const std::string& folder);
+  Digits(const std::string& folder, Device device);
   int64_t rows() const { return rows_; }
-  // Rows first, …, first + count - 1, starting again at the end; pixels divided by 16.
+  // On the device: rows first, …, first + count - 1, starting again at the end; pixels divided by 16.
   Batch batch(int64_t first, int64_t count) const;
 
  private:
   static constexpr int64_t kPixels = 64;
+  Device device_;
   std::vector<float> values_;
   int64_t rows_ = 0;
 };

@@ -1,0 +1,56 @@
+// The eager path of GPUs: what computes a call whose tensors lie on one.
+// Place: defines device_hook of tensor/dispatch.h.
+#include "compiler/runtime/host_trip.h"
+#include "tensor/cuda/context.h"
+#include "tensor/ops/pointwise_rule.h"
+
+namespace weft {
+namespace compiler {
+namespace {
+
+Device device_of(const Call& call) {
+  for (const Operand& operand : call.operands)
+    if (operand.tensor != nullptr && (*operand.tensor)->device.is_cuda()) return (*operand.tensor)->device;
+  for (const Attr& attr : call.attrs)
+    if (attr.is<Device>()) return attr.as_device();
+  return kCPU;
+}
+
+// By the op's own kernel, else on the host.
+void run_on_device(const Call& call, std::span<Tensor> outputs) {
+  const cuda::DeviceGuard guard(device_of(call).index);
+  if (call.op.cuda != nullptr) {
+    OutputSpecs specs = call.op.infer(call);
+    WEFT_ASSERT(specs.size() == outputs.size(), call.name());
+    for (size_t i = 0; i < specs.size(); ++i) outputs[i] = make_tensor(specs[i]);
+    return call.op.cuda(call, outputs);
+  }
+  run_on_host(call, outputs);
+}
+
+void run_in_place_on_device(const Call& call, const Tensor& self) {
+  const cuda::DeviceGuard guard(self->device.index);
+  const Op& base = *call.op.base;
+  if (base.pointwise != nullptr && base.kind == Kind::Pointwise && !base.any_device)
+    check_fits_in_place(call, self);
+  if (int_numel(self) == 0) return;
+  if (call.op.cpu_in_place != nullptr) return run_on_host_in_place(call, self);
+  const AutoGradMode off(false);
+  const Tensor value = weft::call(base, call.operands, call.attrs, call.where);
+  WEFT_CHECK(value.sizes() == self.sizes(), call.name(), ": the result of sizes ", value.sizes(),
+             " does not fit into ", self.sizes());
+  copy_data(value, self);
+}
+
+void copy_on_device(const Tensor& from, const Tensor& to) {
+  const cuda::DeviceGuard guard(to->device.index);
+  copy_on_host(from, to);
+}
+
+}  // namespace
+}  // namespace compiler
+
+constinit const DeviceHook device_hook = {compiler::run_on_device, compiler::run_in_place_on_device,
+                                          compiler::copy_on_device};
+
+}  // namespace weft
