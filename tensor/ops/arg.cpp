@@ -182,8 +182,8 @@ Tensor place_gradient(const Tensor& dy, const Tensor& places, const OutputSpec& 
   SymList along;
   for (int64_t d = 0; d < rank; ++d)
     along.push_back(d == dim ? x.sizes[static_cast<size_t>(d)] : Sym::from_int(1));
-  const Tensor counter =
-      reshape(arange(Scalar(x.sizes[static_cast<size_t>(dim)]), TensorOptions(kInt64)), along);
+  const Tensor counter = reshape(
+      arange(Scalar(x.sizes[static_cast<size_t>(dim)]), TensorOptions(kInt64).device(x.device)), along);
   return where(eq(keepdim ? places : unsqueeze(places, dim), counter), keepdim ? dy : unsqueeze(dy, dim), 0);
 }
 
