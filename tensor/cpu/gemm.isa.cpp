@@ -82,7 +82,7 @@ WEFT_INLINE Vec<C> load_strided(const S* p, int64_t stride, int n) {
   if (stride == 1 && n == kLanes) return load_as<C>(p);
   S elements[kLanes];
   std::memset(static_cast<void*>(elements), 0, sizeof(elements));
-  if (stride == 1) std::memcpy(static_cast<void*>(elements), p, sizeof(S) * size_t(n));
+  if (stride == 1) copy_few<S>(elements, p, n);
   else
     for (int i = 0; i < n; ++i) elements[i] = p[i * stride];
   return load_as<C>(static_cast<const S*>(elements));
@@ -137,7 +137,7 @@ void pack_cols(const S* b, int64_t b_row, int64_t b_col, int64_t cols, int64_t k
     const S* from = b + p * b_row;
     if constexpr (std::is_same_v<S, C>) {
       if (b_col == 1) {
-        std::memcpy(to + p * width, from, sizeof(C) * size_t(cols));
+        copy_few<C>(to + p * width, from, cols);
         if (cols < width)
           std::memset(static_cast<void*>(to + p * width + cols), 0, sizeof(C) * size_t(width - cols));
       } else {
@@ -262,11 +262,11 @@ void multiply_block(const Gemm& g, const GemmBlock& block, char* workspace) {
         // A tile over the edge of c is computed aside.
         if (!fresh) {
           for (int64_t r = 0; r < row_count; ++r)
-            std::memcpy(tile + r * width, target + r * sums_row, sizeof(C) * size_t(count));
+            copy_few<C>(tile + r * width, target + r * sums_row, count);
         }
         multiply_tile<C>(terms, from_a, a_row, a_step, from_b, b_step, tile, width, fresh);
         for (int64_t r = 0; r < row_count; ++r)
-          std::memcpy(target + r * sums_row, tile + r * width, sizeof(C) * size_t(count));
+          copy_few<C>(target + r * sums_row, tile + r * width, count);
       }
     }
   }

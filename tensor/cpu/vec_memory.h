@@ -130,12 +130,28 @@ WEFT_INLINE void store_as(S* p, Vec<C> x) {
   }
 }
 
+// to[0, n) = from[0, n), for the few elements of a tail or of a row of a tile. A memcpy of unknown length is a call, or a
+// string instruction that takes longer to begin than such a copy takes.
+template <class S>
+inline void copy_few(S* to, const S* from, int64_t n) {
+  const auto copy = [&](auto count) {
+    std::memcpy(static_cast<void*>(to), from, sizeof(S) * count());
+    to += count(), from += count();
+  };
+  for (int64_t i = 0; i < n / kLanes; ++i) copy(std::integral_constant<size_t, kLanes>());
+  static_assert(kLanes == 16);
+  if (n & 8) copy(std::integral_constant<size_t, 8>());
+  if (n & 4) copy(std::integral_constant<size_t, 4>());
+  if (n & 2) copy(std::integral_constant<size_t, 2>());
+  if (n & 1) copy(std::integral_constant<size_t, 1>());
+}
+
 // The first n elements (0 <= n <= 16), the other lanes filled; nothing beyond them is touched.
 template <class C, class S>
 WEFT_INLINE Vec<C> load_partial(const S* p, int n, C fill) {
   S elements[kLanes];
   std::memset(static_cast<void*>(elements), 0, sizeof(elements));
-  std::memcpy(static_cast<void*>(elements), p, sizeof(S) * size_t(n));
+  copy_few<S>(elements, p, n);
   Mask<C> inside = Mask<C>::from_bits((1u << n) - 1);
   return where(inside, load_as<C>(static_cast<const S*>(elements)), fill);
 }
@@ -143,13 +159,13 @@ template <class S, class C>
 WEFT_INLINE void store_partial(S* p, Vec<C> x, int n) {
   S elements[kLanes];
   store_as(elements, x);
-  std::memcpy(static_cast<void*>(p), elements, sizeof(S) * size_t(n));
+  copy_few<S>(p, elements, n);
 }
 template <class T>
 WEFT_INLINE void store_mask_partial(bool* p, Mask<T> m, int n) {
   bool elements[kLanes];
   store_mask(elements, m);
-  std::memcpy(p, elements, size_t(n));
+  copy_few<bool>(p, elements, n);
 }
 
 }  // namespace WEFT_ISA_NAMESPACE
