@@ -8,6 +8,7 @@
 
 #include "compiler/loops/body_builder.h"
 #include "compiler/loops/index_expr.h"
+#include "compiler/loops/overwrite.h"
 #include "compiler/loops/units.h"
 
 namespace weft::compiler {
@@ -43,6 +44,7 @@ class Fuser {
   }
 
   Schedule run() {
+    wait_for_readers();
     group_all();
     return emit();
   }
@@ -94,6 +96,22 @@ class Fuser {
     group.is_extern = unit == kNoUnit;
     groups_.push_back(std::move(group));
     tasks_.push_back(std::move(task));
+  }
+
+  // What replaces an input waits for everybody who reads the input.
+  void wait_for_readers() {
+    for (const auto& [output, input] : graph_.overwrites) {
+      const auto made = maker_.find(graph_.outputs[output]);
+      const auto readers = readers_.find(graph_.inputs[input]);
+      if (made == maker_.end() || readers == readers_.end()) continue;
+      const uint32_t task = made->second;
+      for (const uint32_t reader : readers->second) {
+        // Who comes later may need what is made.
+        if (reader >= task) continue;
+        tasks_[task].needs.push_back(reader);
+        tasks_[reader].users.push_back(task);
+      }
+    }
   }
 
   // ---- Grouping
@@ -391,6 +409,7 @@ class Fuser {
       place(output);
       schedule.buffers[schedule.places[output]->buffer].is_output = true;
     }
+    schedule.stored_over = find_stores_over_inputs(schedule);
     return schedule;
   }
 
@@ -439,8 +458,12 @@ class Fuser {
       if (task.unit == kNoUnit) continue;
       const ValueId value = lowering_.units[task.unit].value;
       stored[task.unit] = value < graph_.values.size() && chosen_.stored[value];
-      for (const uint32_t user : task.users)
-        if (tasks_[user].group != task.group) stored[task.unit] = true;
+      for (const uint32_t user : task.users) {
+        // Not who only waits.
+        const std::vector<ValueId>& reads = tasks_[user].reads;
+        if (tasks_[user].group != task.group && std::find(reads.begin(), reads.end(), value) != reads.end())
+          stored[task.unit] = true;
+      }
     }
     return stored;
   }
@@ -591,6 +614,8 @@ std::string to_string(const Schedule& schedule) {
     }
     for (const LoopBody& body : schedule.kernels[step.index].bodies) out << to_string(body);
   }
+  for (const auto& [buffer, input] : schedule.stored_over)
+    out << "%" << schedule.buffers[buffer].value << " is stored over input " << input << '\n';
   return std::move(out).str();
 }
 

@@ -57,6 +57,11 @@ struct MemoryPlace {
   Layout<Sym> layout;    // otherwise; the offset counts from element 0 of the buffer
 };
 
+// A buffer that lies in the memory of an input, which it replaces (overwrite.h).
+struct StoredOver {
+  BufferId buffer = kNoBuffer, input = kNoBuffer;
+};
+
 struct Schedule {
   Graph graph;
   // A copy of the graph's tables with the loop symbols added: the kernels' expressions.
@@ -68,6 +73,7 @@ struct Schedule {
   std::vector<KernelStep> kernels;
   std::vector<ExternStep> externs;
   std::vector<Refusal> refusals;
+  std::vector<StoredOver> stored_over;
 };
 
 struct ScheduleOptions {

@@ -51,6 +51,11 @@ Graph Rewriter::finish(std::span<const ValueId> old_outputs) {
   return std::move(to_);
 }
 
+Graph Rewriter::finish() {
+  to_.overwrites = from_.overwrites;
+  return finish(from_.outputs);
+}
+
 // ---- Nodes ----------------------------------------------------------------------------------------------------------
 
 namespace {

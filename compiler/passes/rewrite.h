@@ -30,7 +30,8 @@ class Rewriter {
 
   // Names the outputs and the items, and gives the graph away.
   Graph finish(std::span<const ValueId> old_outputs);
-  Graph finish() { return finish(from_.outputs); }
+  // Those of the old graph, which may overwrite the same inputs.
+  Graph finish();
 
  private:
   const Graph& from_;

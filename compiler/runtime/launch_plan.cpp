@@ -338,6 +338,10 @@ void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& val
   // Inputs are the first buffers.
   for (size_t i = 0; i < inputs.size(); ++i) frame.pointers[i] = bytes_of(*inputs[i]);
   for (const BufferId input : handles_) frame.tensors[input] = *inputs[input];
+  for (const auto& [buffer, input] : schedule_.stored_over) {
+    frame.tensors[buffer] = *inputs[input];
+    frame.pointers[buffer] = frame.pointers[input];
+  }
   for (const Step& step : schedule_.steps) {
     if (step.kind == Step::Kind::Kernel) run_kernel(frame, step.index, values);
     else run_extern(frame, externs_[step.index], values);

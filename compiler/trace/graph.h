@@ -52,6 +52,12 @@ struct Node {
   bool grad_mode = true;          // recorded while gradients were on
 };
 
+// What a call leaves in one of its inputs: the value of this output. Says that the two may share memory; who runs the graph
+// need not make use of it.
+struct Overwrite {
+  uint32_t output = 0, input = 0;  // positions in Graph::outputs and Graph::inputs
+};
+
 struct Graph {
   std::string name = "graph";                // "forward", "backward", …
   std::shared_ptr<Expressions> expressions;  // shared by all graphs of a path
@@ -64,6 +70,7 @@ struct Graph {
   // the value differs, and is kNoValue in a graph that does not have it. A pass that renumbers values maps these too. A
   // node whose numbers name an item depends on its value.
   std::vector<ValueId> items;
+  std::vector<Overwrite> overwrites;  // each input and each output at most once
 
   Graph() : expressions(std::make_shared<Expressions>()) {}
   explicit Graph(std::shared_ptr<Expressions> tables) : expressions(std::move(tables)) {}

@@ -32,6 +32,8 @@ class CanonicalForm {
     }
     text_ += '\n';
     for (ValueId id : graph_.outputs) write_value(id);
+    for (const auto& [output, input] : graph_.overwrites)
+      text_ += '>' + std::to_string(output) + '>' + std::to_string(input);
     return std::move(text_);
   }
 

@@ -27,6 +27,9 @@ class Printer {
     for (const Node& node : graph_.nodes) print_node(node);
     out_ << "  return";
     for (size_t i = 0; i < graph_.outputs.size(); ++i) out_ << (i == 0 ? " %" : ", %") << graph_.outputs[i];
+    for (size_t i = 0; i < graph_.overwrites.size(); ++i)
+      out_ << (i == 0 ? "   # %" : ", %") << graph_.outputs[graph_.overwrites[i].output] << " overwrites %"
+           << graph_.inputs[graph_.overwrites[i].input];
     out_ << "\n}\n";
   }
 

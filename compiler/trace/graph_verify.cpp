@@ -27,6 +27,7 @@ class Verifier {
     for (size_t i = 0; i < graph_.items.size(); ++i)
       require(graph_.items[i] == kNoValue || graph_.items[i] < graph_.values.size(), "item ", i, " is %",
               graph_.items[i], ", which does not exist");
+    check_overwrites();
   }
 
  private:
@@ -50,6 +51,20 @@ class Verifier {
     if (!condition) [[unlikely]] {
       const Op* op = graph_.nodes[n].op;
       require(false, "node ", n, " (", op != nullptr ? op->name() : std::string("no op"), "): ", parts...);
+    }
+  }
+
+  void check_overwrites() const {
+    std::vector<bool> is_replaced(graph_.inputs.size()), replaces(graph_.outputs.size());
+    for (const auto& [output, input] : graph_.overwrites) {
+      require(output < graph_.outputs.size() && input < graph_.inputs.size(), "output ", output,
+              " overwrites input ", input, "; there are ", graph_.outputs.size(), " and ", graph_.inputs.size());
+      require(!replaces[output] && !is_replaced[input], "output ", output, " or input ", input,
+              " is part of two overwrites");
+      replaces[output] = is_replaced[input] = true;
+      const Value &made = graph_[graph_.outputs[output]], &given = graph_[graph_.inputs[input]];
+      require(made.dtype == given.dtype && made.device == given.device && is_equal(made.sizes, given.sizes),
+              "output ", output, " overwrites input ", input, ", which is of another type");
     }
   }
 
