@@ -27,7 +27,8 @@ class InPlace {
     if (store.mode != BodyStore::Mode::Plain || store.mask != kNoBodyValue || is_computed(store.index))
       return false;
     for (BodyValue v = 0; v < body_.values.nodes().size(); ++v)
-      if (const Source* load = load_of(v); load != nullptr && !is_identical(load->index, store.index)) return false;
+      if (const Source* load = load_of(v); load != nullptr && !is_identical(load->index, store.index))
+        return false;
     // The loads that have been made when the store is carried out. Within a pass folds come first, then stores in order, each
     // with what it needs and nobody had needed before.
     const uint32_t stage = stage_of(levels_.stores[*found]);
@@ -60,7 +61,9 @@ class InPlace {
   static uint32_t stage_of(const ValueLevel& level) {
     return level.after_rows ? std::numeric_limits<uint32_t>::max() : level.pass;
   }
-  static bool any(const std::vector<bool>& set) { return std::find(set.begin(), set.end(), true) != set.end(); }
+  static bool any(const std::vector<bool>& set) {
+    return std::find(set.begin(), set.end(), true) != set.end();
+  }
   static void add(std::vector<bool>& to, const std::vector<bool>& from) {
     for (size_t i = 0; i < to.size(); ++i) to[i] = to[i] || from[i];
   }
@@ -145,7 +148,8 @@ class Judge {
         raises = may_raise(schedule.graph.nodes[schedule.externs[step.index].node]);
       } else {
         const std::vector<LoopBody>& bodies = schedule.kernels[step.index].bodies;
-        raises = std::any_of(bodies.begin(), bodies.end(), [](const LoopBody& b) { return !b.checks.empty(); });
+        raises =
+            std::any_of(bodies.begin(), bodies.end(), [](const LoopBody& b) { return !b.checks.empty(); });
       }
       if (raises) last_raising_ = s;
     }
@@ -190,7 +194,8 @@ class Judge {
         const std::optional<uint32_t> from = param_of(kernel, b, pair.input);
         if (!from) continue;
         if (is_made || (maker && *maker != b)) return false;
-        if (maker && !InPlace(kernel.bodies[b], *param_of(kernel, b, pair.buffer), *from).is_safe()) return false;
+        if (maker && !InPlace(kernel.bodies[b], *param_of(kernel, b, pair.buffer), *from).is_safe())
+          return false;
       }
       if (!maker) continue;
       if (last_raising_ && *last_raising_ >= s) return false;

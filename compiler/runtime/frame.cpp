@@ -44,6 +44,14 @@ Attrs evaluated(const SegmentNode& node, const Frame& frame, const Attrs& attrs)
   return result;
 }
 
+// What copy_ leaves behind it beside the values.
+void note_written(const Tensor& x, SourceLocation where) {
+  const Op& copy = WEFT_OP("copy_");
+  x->storage->bump_version(copy, where);
+  x->made_by = &copy;
+  x->made_at = where;
+}
+
 }  // namespace
 
 const Tensor* Frame::keep(Tensor tensor) const {
@@ -287,7 +295,8 @@ Frame::Results Frame::carry_out_effects(const SegmentNode& node) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Tensor& value = tensor(node.outputs[i]);
     const bool is_again = std::find(outputs_.begin(), outputs_.end(), &value) != outputs_.end();
-    const bool is_plain = node.outputs[i].is_carried && value->tape == nullptr && !is_again;
+    const bool is_plain =
+        node.only_replaces[i] || (node.outputs[i].is_carried && value->tape == nullptr && !is_again);
     outputs_.push_back(is_plain ? &value : keep(autograd::share_data(value)));
   }
   Intrusive<autograd::Node> step;
@@ -302,6 +311,10 @@ Frame::Results Frame::carry_out_effects(const SegmentNode& node) {
   for (size_t i = 0; i < values.size(); ++i) {
     const InputWrite& write = effects.writes[i];
     Tensor target = input(write.input);
+    if (values[i].is_same(target)) {  // it was stored there
+      note_written(target, write.where);
+      continue;
+    }
     const AutoGradMode mode(write.is_recorded);
     target.copy_(values[i], false, write.where);
   }

@@ -65,7 +65,8 @@ std::shared_ptr<SegmentNode> TraceRun::begin_segment() {
   return node;
 }
 
-void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs) {
+void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs,
+                             std::span<const Replaced> replaced) {
   const Graph& path = tracer_->graph();
   node.first_carried = next_carried_;
   std::vector<ValueId> reads;
@@ -81,6 +82,15 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
     if (held == nullptr) node.other_reads.push_back(static_cast<uint32_t>(node.reads.size()));
     node.reads.push_back(slot);
     node.held_reads.push_back(held);
+  }
+  for (const auto& [value, input] : replaced) {
+    const auto output = std::find(outputs.begin(), outputs.end(), value);
+    const auto read = std::find_if(node.reads.begin(), node.reads.end(), [input = input](const Slot& slot) {
+      return !slot.is_carried && slot.index == input;
+    });
+    if (output != outputs.end() && read != node.reads.end())
+      graph.overwrites.push_back({static_cast<uint32_t>(output - outputs.begin()),
+                                  static_cast<uint32_t>(read - node.reads.begin())});
   }
   for (const ValueId value : outputs) carried_.emplace(value, next_carried_++);
   for (const ValueId item : path.items) node.items.push_back(item == kNoValue ? Slot() : slot_of(item));
@@ -223,6 +233,41 @@ bool TraceRun::is_written_memory(ValueId value, const Effects& effects) const {
                      [&](const InputWrite& write) { return storage_of(write.input) == storage; });
 }
 
+namespace {
+
+// Whether nothing but this write takes the output.
+bool is_only_written(const InputWrite& write, const Effects& effects) {
+  const auto takes = [&](const OutputPlan& plan) {
+    return (plan.kind == OutputPlan::Kind::Fresh || plan.kind == OutputPlan::Kind::Part) &&
+           plan.index == write.output;
+  };
+  const ValueId value = effects.outputs[write.output];
+  return std::count(effects.outputs.begin(), effects.outputs.end(), value) == 1 &&
+         std::none_of(effects.tensors.begin(), effects.tensors.end(), takes) &&
+         std::none_of(effects.grad_writes.begin(), effects.grad_writes.end(),
+                      [&](const GradWrite& grad) { return takes(grad.value); }) &&
+         std::none_of(effects.differentiable.begin(), effects.differentiable.end(),
+                      [&](const Root& root) { return !root.is_result && root.index == write.output; }) &&
+         std::count_if(effects.writes.begin(), effects.writes.end(),
+                       [&](const InputWrite& other) { return other.output == write.output; }) == 1;
+}
+
+}  // namespace
+
+// What the program may store over its inputs at once, instead of leaving it to the end of the call. Only where nothing that
+// came before the program, or comes after it, can still ask for what an input held.
+std::vector<TraceRun::Replaced> TraceRun::replaced_inputs(const SegmentNode& node,
+                                                          const Effects& effects) const {
+  if (!path_.nodes.empty() || node.backward != nullptr) return {};
+  for (const ValueId item : tracer_->graph().items)
+    if (item != kNoValue && is_written_memory(item, effects)) return {};
+  std::vector<Replaced> replaced;
+  for (const InputWrite& write : effects.writes)
+    if (!write.is_recorded && !write.is_at_risk && node.only_replaces[write.output])
+      replaced.push_back({effects.outputs[write.output], write.input});
+  return replaced;
+}
+
 void TraceRun::close_path(Effects effects, std::shared_ptr<const void> structure) {
   for (InputWrite& write : effects.writes)
     write.is_at_risk = is_written_memory(effects.outputs[write.output], effects);
@@ -234,7 +279,11 @@ void TraceRun::close_path(Effects effects, std::shared_ptr<const void> structure
   outputs.insert(outputs.end(), saved.begin(), saved.end());
   std::copy_if(path->items.begin(), path->items.end(), std::back_inserter(outputs),
                [](ValueId item) { return item != kNoValue; });
-  close_segment(*node, next_node_, effects.forward_end, not_carried(outputs));
+  node->only_replaces.resize(effects.outputs.size());
+  for (const InputWrite& write : effects.writes)
+    node->only_replaces[write.output] = is_only_written(write, effects);
+  const std::vector<Replaced> replaced = replaced_inputs(*node, effects);
+  close_segment(*node, next_node_, effects.forward_end, not_carried(outputs), replaced);
   node->counters = tracer_->counters();
   node->effects = effects;
   for (const ValueId output : effects.outputs) node->outputs.push_back(slot_of(output));

@@ -69,7 +69,13 @@ class TraceRun final : public BreakHandler {
   void lift_what_differs(FollowState& following);
   void enter(const ArgumentLeaves& leaves, Callee& callee, const ArgumentPolicies& policies, Frame* frame);
   std::shared_ptr<SegmentNode> begin_segment();
-  void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs);
+  struct Replaced {
+    ValueId value;
+    uint32_t input;  // of the path, which is to hold the value
+  };
+  void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs,
+                     std::span<const Replaced> replaced = {});
+  std::vector<Replaced> replaced_inputs(const SegmentNode& node, const Effects& effects) const;
   Slot slot_of(ValueId value) const;
   std::vector<ValueId> not_carried(std::span<const ValueId> values) const;
   void close_path(Effects effects, std::shared_ptr<const void> structure);

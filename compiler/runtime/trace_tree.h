@@ -68,8 +68,9 @@ struct SegmentNode {
   // Nothing of the above, but: the call starts again and runs eagerly, for this reason.
   std::optional<CannotCapture> refusal;
 
-  Effects effects;            // of a return
-  std::vector<Slot> outputs;  // by Effects::outputs
+  Effects effects;                  // of a return
+  std::vector<Slot> outputs;        // by Effects::outputs
+  std::vector<bool> only_replaces;  // likewise: it goes into an input and nowhere else
   std::shared_ptr<const void> structure;
   std::shared_ptr<PathBackward> backward;  // null: nothing is differentiable
 };

@@ -58,7 +58,8 @@ class Verifier {
     std::vector<bool> is_replaced(graph_.inputs.size()), replaces(graph_.outputs.size());
     for (const auto& [output, input] : graph_.overwrites) {
       require(output < graph_.outputs.size() && input < graph_.inputs.size(), "output ", output,
-              " overwrites input ", input, "; there are ", graph_.outputs.size(), " and ", graph_.inputs.size());
+              " overwrites input ", input, "; there are ", graph_.outputs.size(), " and ",
+              graph_.inputs.size());
       require(!replaces[output] && !is_replaced[input], "output ", output, " or input ", input,
               " is part of two overwrites");
       replaces[output] = is_replaced[input] = true;

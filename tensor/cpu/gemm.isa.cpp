@@ -261,12 +261,10 @@ void multiply_block(const Gemm& g, const GemmBlock& block, char* workspace) {
         }
         // A tile over the edge of c is computed aside.
         if (!fresh) {
-          for (int64_t r = 0; r < row_count; ++r)
-            copy_few<C>(tile + r * width, target + r * sums_row, count);
+          for (int64_t r = 0; r < row_count; ++r) copy_few<C>(tile + r * width, target + r * sums_row, count);
         }
         multiply_tile<C>(terms, from_a, a_row, a_step, from_b, b_step, tile, width, fresh);
-        for (int64_t r = 0; r < row_count; ++r)
-          copy_few<C>(target + r * sums_row, tile + r * width, count);
+        for (int64_t r = 0; r < row_count; ++r) copy_few<C>(target + r * sums_row, tile + r * width, count);
       }
     }
   }
