@@ -256,14 +256,20 @@ bool is_only_written(const InputWrite& write, const Effects& effects) {
 
 // What the program may store over its inputs at once, instead of leaving it to the end of the call. Only where nothing that
 // came before the program, or comes after it, can still ask for what an input held.
-std::vector<TraceRun::Replaced> TraceRun::replaced_inputs(const SegmentNode& node,
-                                                          const Effects& effects) const {
-  if (!path_.nodes.empty() || node.backward != nullptr) return {};
-  for (const ValueId item : tracer_->graph().items)
-    if (item != kNoValue && is_written_memory(item, effects)) return {};
+std::vector<TraceRun::Replaced> TraceRun::replaced_inputs(const SegmentNode& node, const Effects& effects,
+                                                          std::span<const ValueId> saved) const {
+  if (!path_.nodes.empty()) return {};
+  const auto is_written = [&](ValueId value) {
+    return value != kNoValue && is_written_memory(value, effects);
+  };
+  const std::vector<ValueId>& items = tracer_->graph().items;
+  if (std::any_of(items.begin(), items.end(), is_written) ||
+      std::any_of(saved.begin(), saved.end(), is_written))
+    return {};
   std::vector<Replaced> replaced;
   for (const InputWrite& write : effects.writes)
-    if (!write.is_recorded && !write.is_at_risk && node.only_replaces[write.output])
+    if (!write.is_recorded && !write.is_at_risk && node.only_replaces[write.output] &&
+        std::find(saved.begin(), saved.end(), effects.outputs[write.output]) == saved.end())
       replaced.push_back({effects.outputs[write.output], write.input});
   return replaced;
 }
@@ -282,7 +288,7 @@ void TraceRun::close_path(Effects effects, std::shared_ptr<const void> structure
   node->only_replaces.resize(effects.outputs.size());
   for (const InputWrite& write : effects.writes)
     node->only_replaces[write.output] = is_only_written(write, effects);
-  const std::vector<Replaced> replaced = replaced_inputs(*node, effects);
+  const std::vector<Replaced> replaced = replaced_inputs(*node, effects, saved);
   close_segment(*node, next_node_, effects.forward_end, not_carried(outputs), replaced);
   node->counters = tracer_->counters();
   node->effects = effects;

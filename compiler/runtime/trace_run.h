@@ -75,7 +75,8 @@ class TraceRun final : public BreakHandler {
   };
   void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs,
                      std::span<const Replaced> replaced = {});
-  std::vector<Replaced> replaced_inputs(const SegmentNode& node, const Effects& effects) const;
+  std::vector<Replaced> replaced_inputs(const SegmentNode& node, const Effects& effects,
+                                        std::span<const ValueId> saved) const;
   Slot slot_of(ValueId value) const;
   std::vector<ValueId> not_carried(std::span<const ValueId> values) const;
   void close_path(Effects effects, std::shared_ptr<const void> structure);
