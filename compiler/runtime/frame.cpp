@@ -294,9 +294,11 @@ Frame::Results Frame::carry_out_effects(const SegmentNode& node) {
   // results with one value are two tensors.
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Tensor& value = tensor(node.outputs[i]);
-    const bool is_again = std::find(outputs_.begin(), outputs_.end(), &value) != outputs_.end();
+    const auto is_again = [&] {
+      return std::find(outputs_.begin(), outputs_.end(), &value) != outputs_.end();
+    };
     const bool is_plain =
-        node.only_replaces[i] || (node.outputs[i].is_carried && value->tape == nullptr && !is_again);
+        node.only_replaces[i] || (node.outputs[i].is_carried && value->tape == nullptr && !is_again());
     outputs_.push_back(is_plain ? &value : keep(autograd::share_data(value)));
   }
   Intrusive<autograd::Node> step;

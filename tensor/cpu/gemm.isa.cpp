@@ -48,10 +48,11 @@ WEFT_INLINE Register<C> load_register(const C* p) {
   return Register<C>::load_unaligned(p);
 }
 
-// c += a · b for one tile and k terms; a at a[i * a_row + p * a_step], b at b[p * b_step + j]. `fresh` starts from zero.
-template <class C>
-[[gnu::noinline]] void multiply_tile(int64_t k, const C* a, int64_t a_row, int64_t a_step, const C* b,
-                                     int64_t b_step, C* c, int64_t c_row, bool fresh) {
+// c += a · b for one tile of so many registers of columns and k terms; a at a[i * a_row + p * a_step], b at b[p * b_step + j].
+// `fresh` starts from zero.
+template <class C, int kTileRegisters>
+[[gnu::noinline]] void multiply_columns(int64_t k, const C* a, int64_t a_row, int64_t a_step, const C* b,
+                                        int64_t b_step, C* c, int64_t c_row, bool fresh) {
   Register<C> sums[kTileRows][kTileRegisters];
   if (fresh) {
     unrolled<kTileRows>(
@@ -73,6 +74,17 @@ template <class C>
   unrolled<kTileRows>([&](auto i) {
     unrolled<kTileRegisters>(
         [&](auto j) { sums[i][j].store_unaligned(c + i * c_row + j * kRegisterLanes<C>); });
+  });
+}
+
+// The registers of a tile that have any of its first `cols` columns; the others are left as they are.
+template <class C>
+WEFT_INLINE void multiply_tile(int64_t cols, int64_t k, const C* a, int64_t a_row, int64_t a_step, const C* b,
+                               int64_t b_step, C* c, int64_t c_row, bool fresh) {
+  unrolled<kTileRegisters>([&](auto last) {
+    constexpr int before = last * kRegisterLanes<C>;
+    if (cols > before && (cols <= before + kRegisterLanes<C> || last == kTileRegisters - 1))
+      multiply_columns<C, last + 1>(k, a, a_row, a_step, b, b_step, c, c_row, fresh);
   });
 }
 
@@ -233,7 +245,7 @@ void multiply_block(const Gemm& g, const GemmBlock& block, char* workspace) {
     const bool fresh = p == 0;
     for (int64_t j = 0; j < cols; j += width) {
       const int64_t count = cols - j < width ? cols - j : width;
-      if (read_b && count == width) continue;
+      if (read_b && count % kRegisterLanes<C> == 0) continue;
       pack_cols<S, C>(b + p * g.b_row + j * g.b_col, g.b_row, g.b_col, count, terms, packed_b + j * terms);
     }
     for (int64_t i = 0; i < rows; i += kTileRows) {
@@ -252,18 +264,18 @@ void multiply_block(const Gemm& g, const GemmBlock& block, char* workspace) {
         const C* from_b = packed_b + j * terms;
         int64_t b_step = width;
         if constexpr (same) {
-          if (read_b && count == width) from_b = b + p * g.b_row + j, b_step = g.b_row;
+          if (read_b && count % kRegisterLanes<C> == 0) from_b = b + p * g.b_row + j, b_step = g.b_row;
         }
         C* target = sums + i * sums_row + j;
-        if (!same || (row_count == kTileRows && count == width)) {
-          multiply_tile<C>(terms, from_a, a_row, a_step, from_b, b_step, target, sums_row, fresh);
+        if (!same || (row_count == kTileRows && count % kRegisterLanes<C> == 0)) {
+          multiply_tile<C>(count, terms, from_a, a_row, a_step, from_b, b_step, target, sums_row, fresh);
           continue;
         }
         // A tile over the edge of c is computed aside.
         if (!fresh) {
           for (int64_t r = 0; r < row_count; ++r) copy_few<C>(tile + r * width, target + r * sums_row, count);
         }
-        multiply_tile<C>(terms, from_a, a_row, a_step, from_b, b_step, tile, width, fresh);
+        multiply_tile<C>(count, terms, from_a, a_row, a_step, from_b, b_step, tile, width, fresh);
         for (int64_t r = 0; r < row_count; ++r) copy_few<C>(target + r * sums_row, tile + r * width, count);
       }
     }
