@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "compiler/codegen/cpu_codegen.h"
+#include "compiler/loops/loop_levels.h"
 #include "tensor/base/log.h"
 
 namespace weft::compiler {
@@ -42,13 +43,22 @@ std::string combined(const std::string& name, const KernelStep& kernel,
   return text + "}\n";
 }
 
+// Nanoseconds of one core for each turn of the innermost loop: of primitives on sixteen lanes, or of memory in its caches.
 double cost_of(const LoopBody& body) {
-  double cost = 1;
+  constexpr double kPrimitives = 40, kBytes = 50;  // in a nanosecond
   // Reading the graph of values asks for a handle that could also add to it.
   auto& values = const_cast<ExprGraph&>(body.values);
-  for (const BodyStore& store : body.stores) cost += values.cost_of(Expr(&values, store.value));
-  for (const BodyFold& fold : body.folds) cost += values.cost_of(Expr(&values, fold.value));
-  return cost;
+  double primitives = 1, bytes = 0;
+  for (const BodyStore& store : body.stores) {
+    primitives += values.cost_of(Expr(&values, store.value));
+    if (store.each == BodyStore::Each::Element)
+      bytes += static_cast<double>(size_of(body.buffers[store.param].dtype));
+  }
+  for (const BodyFold& fold : body.folds) primitives += values.cost_of(Expr(&values, fold.value));
+  for (const Source& source : body.sources)
+    if (source.kind == Source::Kind::Load && use_of(body, source.index).column)
+      bytes += static_cast<double>(size_of(body.buffers[source.param].dtype));
+  return std::max(primitives / kPrimitives, bytes / kBytes);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct KernelProgram {
   CpuLibraryPtr library;                       // keeps the function loaded
   std::string entry;                           // its name in the source
   std::shared_ptr<const std::string> source;   // shared by the kernels that were compiled with it
-  double cost = 1;  // additions for each turn of the innermost loop, to choose how many threads it is worth
+  double cost = 1;  // nanoseconds for each turn of the innermost loop, to choose how many threads it is worth
 };
 
 // Programs of all kernels, in order. The program of several bodies takes the buffers, numbers and sizes of the first, then

@@ -180,8 +180,9 @@ void LaunchPlan::set_sizes(Frame& frame, std::span<const int64_t> symbols) const
   for (size_t i = 0; i < sizes_.size(); ++i)
     frame.sizes[i] = sizes_[i].is_symbolic() ? schedule_.expressions->syms.evaluate(sizes_[i], symbols)
                                              : sizes_[i].concrete();
-  // Additions that are worth another thread: starting it takes some microseconds.
-  constexpr double kThreadWork = 60000;
+  // Nanoseconds that are worth another thread: starting it, and waiting for it, takes one to two microseconds where it still
+  // spins.
+  constexpr double kThreadWork = 6000;
   for (size_t p = 0; p < programs_.size(); ++p) {
     for (size_t i = 0; i < arguments_[p].symbols.size(); ++i)
       frame.body_sizes[p][i] = symbols[arguments_[p].symbols[i]];

@@ -19,12 +19,12 @@ constexpr int64_t kTile = 512;
 constexpr int64_t kLongRun = 256;
 // Elements from which on a transposed input is copied: below, it stays in L2 and tiles do as well.
 constexpr int64_t kWorthTransposing = 65536;
-// An addition streams about 8 elements a nanosecond out of L1 and a parallel region costs some microseconds
-// (bench: micro/parallel), so this many additions are worth a thread.
-constexpr double kAdditionsPerThread = 32768;
+// A parallel region costs some microseconds (bench: micro/parallel), so a thread is worth four. An addition streams about 8
+// elements a nanosecond out of L1; of longer bodies a core does some 40 primitives in that time.
+constexpr double kNanosecondsPerThread = 4000;
 
 int64_t grain_of(double cost) {
-  return std::max<int64_t>(1024, static_cast<int64_t>(kAdditionsPerThread / std::max(cost, 1.0)));
+  return std::max<int64_t>(1024, static_cast<int64_t>(kNanosecondsPerThread / std::max(cost / 40, 1.0 / 8)));
 }
 
 struct Deallocate {
