@@ -183,9 +183,11 @@ class Judge {
       const Step& step = schedule_.steps[s];
       if (step.kind == Step::Kind::Extern) {
         const Node& node = schedule_.graph.nodes[schedule_.externs[step.index].node];
-        for (const ValueId value : values_read_by(schedule_.graph, node))
-          if (schedule_.places[value]->buffer == pair.input && (is_made || node.op->kind == Kind::View))
-            return false;
+        for (const ValueId value : values_read_by(schedule_.graph, node)) {
+          const BufferId read = schedule_.places[value]->buffer;
+          if (node.op->kind == Kind::View && (read == pair.input || read == pair.buffer)) return false;
+          if (read == pair.input && is_made) return false;
+        }
         continue;
       }
       const KernelStep& kernel = schedule_.kernels[step.index];
