@@ -28,6 +28,7 @@
 #include "nn/linear.h"
 #include "nn/loss.h"
 #include "nn/norm.h"
+#include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/rmsprop.h"
 #include "nn/optim/scheduler.h"

@@ -47,7 +47,7 @@ void run(const Call& call, std::span<Tensor> outputs, bool is_on_gpu) {
   } else if (op.kind == Kind::View) {
     run_view(call, outputs[0]);
   } else {
-    WEFT_CHECK(op.infer != nullptr && op.cpu != nullptr, op.name(), ": has no CPU kernel");
+    WEFT_CHECK(op.infer != nullptr && op.cpu != nullptr, call.name(), ": has no CPU kernel");
     OutputSpecs specs = op.infer(call);
     WEFT_ASSERT(specs.size() == outputs.size(), op.name());
     for (size_t i = 0; i < specs.size(); ++i) outputs[i] = make_tensor(specs[i]);
@@ -246,9 +246,10 @@ void run_in_place(const Call& call, const Tensor& self, bool is_on_gpu) {
     return;
   }
   // The general form: compute, then copy into place.
+  const CompositeScope scope(op, call.where);
   const AutoGradMode off(false);
   const Tensor value = weft::call(*op.base, call.operands, call.attrs, call.where);
-  WEFT_CHECK(value.sizes() == self.sizes(), op.name(), ": the result of sizes ", value.sizes(),
+  WEFT_CHECK(value.sizes() == self.sizes(), call.name(), ": the result of sizes ", value.sizes(),
              " does not fit into ", self.sizes());
   copy_data(value, self);
 }
@@ -283,7 +284,7 @@ void call_mutation(const Op& op, std::span<const Operand> operands, const Attrs&
     if (trace != nullptr) {
       trace->mutate(call, self);
     } else {
-      WEFT_CHECK(!may_self_overlap(self->layout), op.name(), ": the tensor of sizes ", self.sizes(),
+      WEFT_CHECK(!may_self_overlap(self->layout), call.name(), ": the tensor of sizes ", self.sizes(),
                  " and strides ", self.strides(),
                  " has several elements at one place (an expanded view); write into a clone() instead");
       run_in_place(call, self, place != Place::Host && !op.any_device);
@@ -314,13 +315,26 @@ void become(const Op& op, const Tensor& given, const Tensor& view, SourceLocatio
   else if (self->is_captured.load(std::memory_order_relaxed)) bump_state_epoch();
 }
 
+const char* called_name(const Op& op) {
+  return composite_scope != nullptr ? composite_scope->called().c_name() : op.c_name();
+}
+const char* Call::name() const { return called_name(op); }
+
 TraceHook*& current_trace() {
   static thread_local TraceHook* trace = nullptr;
   return trace;
 }
 
-CompositeScope::CompositeScope(const Op& op, SourceLocation where)
-    : op_(op), outer_(composite_scope), where_(composite_scope != nullptr ? composite_scope->where_ : where) {
+CompositeScope::CompositeScope(const Op& op, SourceLocation where, std::initializer_list<Operand> operands)
+    : op_(op),
+      outer_(composite_scope),
+      where_(composite_scope != nullptr ? composite_scope->where_ : where),
+      place_(where_) {
+  static const Attrs none = {};
+  const Call call{op, {operands.begin(), operands.size()}, none, where_};
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (call.operands[i].is_none()) [[unlikely]]
+      check_may_be_absent(call, i);
   composite_scope = this;
 }
 CompositeScope::~CompositeScope() { composite_scope = outer_; }

@@ -102,18 +102,20 @@ inline const Tensor& stand_in(const Tensor& x) {
 // Error unless a trace of this thread is on: x is a tensor of a trace that has ended.
 [[noreturn]] void throw_outlived_trace(const char* what, const Tensor& x);
 
-// Composite functions open one: inner ops report the user's line, and a trace tags what they make. So do decompositions
-// and gradient rules, in the name of the op that they stand for.
+// Composite functions open one: errors and inner ops report the user's line and the op that the user called, and a trace tags
+// what they make. So do decompositions and gradient rules, in the name of the op that they stand for.
 class CompositeScope {
  public:
-  CompositeScope(const Op& op, SourceLocation where);
+  // `operands` by slot, those of a list apart. Error naming the op and the parameter for one that is absent and may not be.
+  CompositeScope(const Op& op, SourceLocation where, std::initializer_list<Operand> operands = {});
   ~CompositeScope();
   CompositeScope(const CompositeScope&) = delete;
   CompositeScope& operator=(const CompositeScope&) = delete;
 
   const Op& op() const { return op_; }
   const CompositeScope* outer() const { return outer_; }
-  // The line of the user who called the outermost composite.
+  // What the user called: the outermost composite and its line.
+  const Op& called() const { return outer_ != nullptr ? outer_->called() : op_; }
   SourceLocation where() const { return where_; }
   static const CompositeScope* current();
 
@@ -121,7 +123,11 @@ class CompositeScope {
   const Op& op_;
   const CompositeScope* outer_;
   SourceLocation where_;
+  PlaceScope place_;
 };
+
+// What the user called where this op is called: the outermost composite, or the op itself. Call::name() is this.
+const char* called_name(const Op& op);
 
 // ---- For kernels ----------------------------------------------------------------------------------------------------
 

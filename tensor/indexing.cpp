@@ -33,6 +33,7 @@ struct Indexed {
 
 Indexed apply(const Tensor& x, const std::vector<TensorIndex>& indices, const char* op,
               SourceLocation where) {
+  WEFT_CHECK_AT(where, x.defined(), op, ": the tensor is undefined");
   int64_t taken = 0, dots = 0;
   for (const TensorIndex& index : indices) {
     WEFT_CHECK_AT(where, index.kind != TensorIndex::Kind::Tensor || index.tensor.defined(), op,
@@ -43,10 +44,9 @@ Indexed apply(const Tensor& x, const std::vector<TensorIndex>& indices, const ch
   WEFT_CHECK_AT(where, dots <= 1, op, ": ", dots,
                 " Ellipsis are given; which dimensions each stands for would be open");
   if (taken > x.dim()) {
-    IndexError error(detail::concat(op, ": the indices take ", taken, " dimensions, but the tensor ",
+    const PlaceScope place(where);
+    throw IndexError(detail::concat(op, ": the indices take ", taken, " dimensions, but the tensor ",
                                     x.sizes(), " has ", x.dim()));
-    error.add_place(where);
-    throw error;
   }
 
   Indexed result{x, {}};
@@ -122,7 +122,5 @@ Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Operan
   found.view.copy_(source, false, where);
   return *this;
 }
-
-Tensor Tensor::operator[](const Tensor& i) const { return index({i}, SourceLocation()); }
 
 }  // namespace weft

@@ -27,20 +27,19 @@ bool is_dense(const Layout<Sym>& layout) {
 
 }  // namespace
 
-Sizes dense_strides(const Layout<Sym>& layout) {
-  if (is_contiguous(layout) || is_dense(layout)) return layout.strides;
-  const size_t rank = layout.sizes.size();
-  // Positive: dimension a lies outside b; negative: inside; 0: undecided, as for a stride of 0.
+Sizes ordered_strides(const Sizes& sizes, std::span<const Sizes> inputs) {
+  // Positive: dimension a must lie outside b; negative: inside; 0: the inputs do not tell.
   const auto compare = [&](size_t a, size_t b) {
-    const Sym stride_a = layout.strides[a], stride_b = layout.strides[b];
-    if (stride_a == 0 || stride_b == 0) return 0;
-    if (stride_a < stride_b) return -1;
-    if (stride_a > stride_b || layout.sizes[a] > layout.sizes[b]) return 1;
+    for (const Sizes& strides : inputs) {
+      if (strides[a] == 0 || strides[b] == 0) continue;
+      if (strides[a] < strides[b]) return -1;
+      if (strides[a] > strides[b] || sizes[a] > sizes[b]) return 1;
+    }
     return 0;
   };
   SmallVector<size_t, kInlineRank> order;  // innermost first
-  for (size_t d = rank; d-- > 0;) order.push_back(d);
-  for (size_t i = 1; i < rank; ++i) {
+  for (size_t d = sizes.size(); d-- > 0;) order.push_back(d);
+  for (size_t i = 1; i < order.size(); ++i) {
     size_t at = i;
     for (size_t j = i; j-- > 0;) {
       const int outcome = compare(order[j], order[at]);
@@ -50,13 +49,18 @@ Sizes dense_strides(const Layout<Sym>& layout) {
       at = j;
     }
   }
-  Sizes strides(rank, Sym::from_int(1));
+  Sizes strides(sizes.size(), Sym::from_int(1));
   Sym step = Sym::from_int(1);
   for (size_t d : order) {
     strides[d] = step;
-    if (!statically_known(SymCompare::Eq, layout.sizes[d], Sym::from_int(0))) step = step * layout.sizes[d];
+    if (!statically_known(SymCompare::Eq, sizes[d], Sym::from_int(0))) step = step * sizes[d];
   }
   return strides;
+}
+
+Sizes dense_strides(const Layout<Sym>& layout) {
+  if (is_contiguous(layout) || is_dense(layout)) return layout.strides;
+  return ordered_strides(layout.sizes, {&layout.strides, 1});
 }
 
 bool may_self_overlap(const Layout<Sym>& layout) {

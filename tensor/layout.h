@@ -67,6 +67,10 @@ bool is_contiguous(const Layout<S>& layout) {
   return true;
 }
 
+// Strides without gaps for these sizes, with the dimensions in the order that the inputs' strides have, 0 where one does not tell
+// (it broadcasts). The first input that tells two dimensions apart decides; what none tells stays row-major.
+Sizes ordered_strides(const Sizes& sizes, std::span<const Sizes> inputs);
+
 // PyTorch's preserve_format: the strides of a new tensor that keeps the order of the dimensions in memory, without gaps;
 // those of the layout itself if it has neither gaps nor overlaps.
 Sizes dense_strides(const Layout<Sym>& layout);

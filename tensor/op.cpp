@@ -163,8 +163,6 @@ std::ostream& operator<<(std::ostream& out, const Schema& schema) {
 
 // ---- Call -----------------------------------------------------------------------------------------------------------
 
-const char* Call::name() const { return op.c_name(); }
-
 const Tensor& Call::tensor(size_t i) const {
   if (!has_tensor(i)) [[unlikely]] {
     std::string slot = "operand " + std::to_string(i);
@@ -173,7 +171,7 @@ const Tensor& Call::tensor(size_t i) const {
         slot = op.schema.params[p].name;
     }
     detail::throw_error(
-        detail::concat(op.name(), ": ", slot, " is ",
+        detail::concat(name(), ": ", slot, " is ",
                        i < operands.size() && operands[i].is_scalar ? "a number" : "an undefined tensor",
                        "; a tensor is needed"));
   }

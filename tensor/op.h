@@ -168,6 +168,7 @@ struct Call {
   const Attrs& attrs;
   SourceLocation where;
 
+  // What the user called, for messages: the op, or the composite whose part it is.
   const char* name() const;
   // The tensor in a slot. Error naming op and slot if the slot holds none.
   const Tensor& tensor(size_t i) const;

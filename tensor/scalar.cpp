@@ -31,19 +31,6 @@ int64_t wrap(ScalarOp op, int64_t a, int64_t b) {
   return static_cast<int64_t>(op == ScalarOp::Add ? x + y : op == ScalarOp::Sub ? x - y : x * y);
 }
 
-template <class T>
-bool compare(SymCompare op, T a, T b) {
-  switch (op) {
-    case SymCompare::Eq: return a == b;
-    case SymCompare::Ne: return a != b;
-    case SymCompare::Lt: return a < b;
-    case SymCompare::Le: return a <= b;
-    case SymCompare::Gt: return a > b;
-    case SymCompare::Ge: return a >= b;
-  }
-  return false;
-}
-
 }  // namespace
 
 ScalarEnvironment*& current_scalar_environment() {

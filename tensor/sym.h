@@ -101,6 +101,19 @@ class SymArg {
 
 namespace detail {
 template <class T>
+constexpr bool compare(SymCompare op, T a, T b) {
+  switch (op) {
+    case SymCompare::Eq: return a == b;
+    case SymCompare::Ne: return a != b;
+    case SymCompare::Lt: return a < b;
+    case SymCompare::Le: return a <= b;
+    case SymCompare::Gt: return a > b;
+    case SymCompare::Ge: return a >= b;
+  }
+  return false;
+}
+
+template <class T>
 concept SymOrInt = std::same_as<T, Sym> || std::integral<T>;
 
 template <class T>
@@ -208,17 +221,7 @@ inline Sym::operator bool() const { return *this != 0; }
 // The same questions for code that is generic over int64_t and Sym.
 // statically_known: true only if the answer holds for every size; never leaves a guard.
 bool statically_known(SymCompare op, Sym a, Sym b);
-constexpr bool statically_known(SymCompare op, int64_t a, int64_t b) {
-  switch (op) {
-    case SymCompare::Eq: return a == b;
-    case SymCompare::Ne: return a != b;
-    case SymCompare::Lt: return a < b;
-    case SymCompare::Le: return a <= b;
-    case SymCompare::Gt: return a > b;
-    case SymCompare::Ge: return a >= b;
-  }
-  return false;
-}
+constexpr bool statically_known(SymCompare op, int64_t a, int64_t b) { return detail::compare(op, a, b); }
 
 // The value that is likely: the integer itself, or the expression's hint. Never leaves a guard; for heuristics only.
 int64_t hint_of(Sym a);

@@ -23,8 +23,9 @@ void* TensorImpl::operator new(size_t bytes) { return allocate(bytes); }
 void TensorImpl::operator delete(void* memory, size_t bytes) { deallocate(memory, bytes); }
 
 void Tensor::throw_undefined() {
-  detail::throw_error(
-      "tensor: this handle is undefined (default constructed or reset); assign a tensor to it first");
+  const CompositeScope* scope = CompositeScope::current();
+  detail::throw_message({scope != nullptr ? scope->called().c_name() : "tensor",
+                         ": a tensor is undefined (default constructed or reset); assign one to it first"});
 }
 
 // Note [Handles that change]
@@ -149,7 +150,8 @@ Tensor& Tensor::operator-=(Rhs other) { return sub_(other.operand, 1, other.wher
 Tensor& Tensor::operator*=(Rhs other) { return mul_(other.operand, other.where); }
 Tensor& Tensor::operator/=(Rhs other) { return div_(other.operand, {}, other.where); }
 
-Tensor Tensor::operator[](int64_t i) const { return weft::select(*this, 0, i, SourceLocation()); }
-Tensor Tensor::operator[](Sym i) const { return weft::select(*this, 0, i, SourceLocation()); }
+Tensor Tensor::operator[](indexing::At i) const {
+  return i.tensor != nullptr ? index({*i.tensor}, i.where) : weft::select(*this, 0, i.integer, i.where);
+}
 
 }  // namespace weft

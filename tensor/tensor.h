@@ -80,6 +80,8 @@ struct Slice {
 
 // One entry of x.index({…}): None, Ellipsis, a number, a bool, a Slice or a tensor.
 class TensorIndex;
+// What stands in x[i]: a number or a tensor, with the line that wrote it.
+struct At;
 }  // namespace indexing
 
 // A tensor is a reference: copies share data, and an in-place op shows through all of them. Not thread-safe for
@@ -205,9 +207,7 @@ class Tensor {
   Tensor cuda(WEFT_HERE) const { return to(Device(kCUDA), false, false, where); }
 
   // ---- Indexing in PyTorch's C++ spelling: x.index({Slice(0, 3), None, Ellipsis, 2, mask}).
-  Tensor operator[](int64_t i) const;
-  Tensor operator[](Sym i) const;
-  Tensor operator[](const Tensor& i) const;
+  Tensor operator[](indexing::At i) const;
   Tensor index(const std::vector<indexing::TensorIndex>& indices, WEFT_HERE) const;
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Operand& value, WEFT_HERE);
   // Braces mean these indices, also where they hold tensors alone.
@@ -259,6 +259,18 @@ class TensorIndex {
   Sym integer;
   indexing::Slice slice;
   weft::Tensor tensor;
+};
+
+// An operator has no parameters by default, so the line comes with its operand.
+struct At {
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) At(T i, WEFT_HERE) : integer(Sym::from_int(i)), where(where) {}  // NOLINT
+  At(Sym i, WEFT_HERE) : integer(i), where(where) {}                                                // NOLINT
+  At(const weft::Tensor& i, WEFT_HERE) : tensor(&i), where(where) {}                                // NOLINT
+
+  Sym integer;
+  const weft::Tensor* tensor = nullptr;
+  SourceLocation where;
 };
 }  // namespace indexing
 

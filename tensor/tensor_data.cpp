@@ -7,6 +7,7 @@
 
 #include "tensor/dispatch.h"
 #include "tensor/ops/check.h"
+#include "tensor/ops/factory.h"
 #include "tensor/ops/fill.h"
 
 namespace weft {
@@ -42,10 +43,9 @@ struct Walk {
 };
 
 // The numbers were written on the host.
-Tensor with_options(Tensor result, const TensorOptions& options, SourceLocation where) {
+Tensor finished(Tensor result, const TensorOptions& options, SourceLocation where) {
   if (options.device().is_cuda()) result = result.to(options.device(), false, false, where);
-  if (options.requires_grad()) result.requires_grad_(true);
-  return result;
+  return with_options(std::move(result), options);
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocati
     std::vector<Tensor> elements;
     for (const Scalar& number : walk.numbers)
       elements.push_back(full({}, number, TensorOptions(dtype), where));
-    return with_options(reshape(stack(elements, 0, where), SymList(walk.sizes), where), options, where);
+    return finished(reshape(stack(elements, 0, where), SymList(walk.sizes), where), options, where);
   }
   Tensor result = make_tensor(walk.sizes, dtype);
   const size_t size = size_of(dtype);
@@ -84,7 +84,7 @@ Tensor tensor(const TensorData& data, const TensorOptions& options, SourceLocati
     out += size;
   }
   if (trace != nullptr) result = trace->constant(result, where);
-  return with_options(std::move(result), options, where);
+  return finished(std::move(result), options, where);
 }
 
 Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, const TensorOptions& options,
@@ -102,7 +102,7 @@ Tensor detail::tensor_of_array(const void* data, DType dtype, size_t count, cons
         result);
   }
   if (TraceHook* trace = current_trace()) result = trace->constant(result, where);
-  return with_options(std::move(result), options, where);
+  return finished(std::move(result), options, where);
 }
 
 }  // namespace weft

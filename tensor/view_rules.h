@@ -144,9 +144,8 @@ Layout<S> view(const Layout<S>& x, ListView<S> sizes) {
 }
 
 template <class S>
-Layout<S> transpose(Layout<S> x, int64_t dim0, int64_t dim1) {
-  const int64_t a = normalize_dim(dim0, x.rank(), "transpose"),
-                b = normalize_dim(dim1, x.rank(), "transpose");
+Layout<S> transpose(Layout<S> x, int64_t dim0, int64_t dim1, const char* op = "transpose") {
+  const int64_t a = normalize_dim(dim0, x.rank(), op), b = normalize_dim(dim1, x.rank(), op);
   if (a == b) return x;
   std::swap(x.sizes[a], x.sizes[b]);
   std::swap(x.strides[a], x.strides[b]);
@@ -171,10 +170,10 @@ Layout<S> permute(const Layout<S>& x, std::span<const int64_t> dims) {
 
 // Dimensions of size 1 stretch with stride 0; -1 keeps a size; new dimensions come in front.
 template <class S>
-Layout<S> expand(const Layout<S>& x, ListView<S> sizes) {
+Layout<S> expand(const Layout<S>& x, ListView<S> sizes, const char* op = "expand") {
   const List<S> wanted(sizes.begin(), sizes.end());
   const size_t rank = wanted.size(), own = x.sizes.size();
-  WEFT_CHECK(rank >= own, "expand: sizes ", detail::Text(wanted), " have fewer dimensions than the tensor ",
+  WEFT_CHECK(rank >= own, op, ": sizes ", detail::Text(wanted), " have fewer dimensions than the tensor ",
              detail::Text(x.sizes));
   const S zero = detail::number<S>(0);
   Layout<S> result{wanted, List<S>(rank, zero), x.offset};
@@ -182,10 +181,9 @@ Layout<S> expand(const Layout<S>& x, ListView<S> sizes) {
     const bool is_new = d + own < rank;
     const size_t from = d + own - rank;
     if (is_new) {
-      WEFT_CHECK(!detail::is_marker(wanted[d]), "expand: size -1 keeps a dimension, but dimension ", d,
-                 " of ", detail::Text(wanted), " is new");
-      WEFT_CHECK(wanted[d] >= 0, "expand: sizes ", detail::Text(wanted), " hold the negative size ",
-                 wanted[d]);
+      WEFT_CHECK(!detail::is_marker(wanted[d]), op, ": size -1 keeps a dimension, but dimension ", d, " of ",
+                 detail::Text(wanted), " is new");
+      WEFT_CHECK(wanted[d] >= 0, op, ": sizes ", detail::Text(wanted), " hold the negative size ", wanted[d]);
       if (own > 0 && statically_known(SymCompare::Eq, wanted[d], detail::number<S>(1)))
         result.strides[d] = result.sizes[d + 1] * result.strides[d + 1];
       continue;
@@ -195,22 +193,22 @@ Layout<S> expand(const Layout<S>& x, ListView<S> sizes) {
       result.strides[d] = x.strides[from];
       continue;
     }
-    WEFT_CHECK(x.sizes[from] == 1, "expand: dimension ", from, " of the tensor ", detail::Text(x.sizes),
+    WEFT_CHECK(x.sizes[from] == 1, op, ": dimension ", from, " of the tensor ", detail::Text(x.sizes),
                " has size ", x.sizes[from], ", not 1, and cannot become ", wanted[d], " of ",
                detail::Text(wanted));
-    WEFT_CHECK(wanted[d] >= 0, "expand: sizes ", detail::Text(wanted), " hold the negative size ", wanted[d]);
+    WEFT_CHECK(wanted[d] >= 0, op, ": sizes ", detail::Text(wanted), " hold the negative size ", wanted[d]);
   }
   return result;
 }
 
 // Drops the dimensions of size 1: all of them, or those named (others stay).
 template <class S>
-Layout<S> squeeze(const Layout<S>& x, const DimList* dims) {
+Layout<S> squeeze(const Layout<S>& x, const DimList* dims, const char* op = "squeeze") {
   uint64_t chosen = 0;
   if (dims != nullptr) {
     for (int64_t given : *dims) {
-      const int64_t d = normalize_dim(given, x.rank(), "squeeze");
-      WEFT_CHECK(((chosen >> d) & 1) == 0, "squeeze: dimension ", given, " is named twice");
+      const int64_t d = normalize_dim(given, x.rank(), op);
+      WEFT_CHECK(((chosen >> d) & 1) == 0, op, ": dimension ", given, " is named twice");
       chosen |= uint64_t{1} << d;
     }
   }
@@ -224,8 +222,8 @@ Layout<S> squeeze(const Layout<S>& x, const DimList* dims) {
 }
 
 template <class S>
-Layout<S> unsqueeze(const Layout<S>& x, int64_t dim) {
-  const int64_t at = normalize_dim(dim, x.rank() + 1, "unsqueeze");
+Layout<S> unsqueeze(const Layout<S>& x, int64_t dim, const char* op = "unsqueeze") {
+  const int64_t at = normalize_dim(dim, x.rank() + 1, op);
   const S one = detail::number<S>(1);
   Layout<S> result{{}, {}, x.offset};
   for (int64_t d = 0; d <= x.rank(); ++d) {

@@ -1,6 +1,5 @@
 // weft_bench: times the yardstick cases and prints one JSON object a line.
 // Place: above the library; docs of the fields in bench/README.md.
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "bench/weft_bench/copy.h"
 #include "tensor/cpu/isa.h"
 #include "tensor/cpu/parallel.h"
+#include "tests/support/command_line.h"
 
 namespace {
 
@@ -111,24 +111,23 @@ std::vector<Json> run(const bench::Case& item, const std::vector<std::string>& m
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Times Weft on the yardstick cases; one JSON object a line."};
+  tests::CommandLine line("Times Weft on the yardstick cases; one JSON object a line.");
   std::string device_name = "cpu", suite = "yardstick", pattern = ".*", json_path;
-  std::vector<std::string> modes{"eager"};
+  std::vector<std::string> modes;
   int threads = 0, repetitions = 5;
   bool cold = false;
-  app.add_option("--device", device_name, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--suite", suite, "yardstick, models, or bandwidth: kernels at 4096x4096")
-      ->check(CLI::IsMember({"yardstick", "models", "bandwidth"}));
-  app.add_option("--cases", pattern, "regular expression that a case's name must match somewhere");
-  app.add_option("--modes", modes, "eager,compiled,step,aot_eager,interpret,reduce-overhead,max-autotune")
-      ->delimiter(',');
-  app.add_option("--threads", threads, "threads of the CPU kernels (default: all cores)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--repetitions", repetitions, "of the loop of calls, of which the median is taken")
-      ->check(CLI::PositiveNumber);
-  app.add_flag("--cold", cold, "compile everything anew, in a cache that is removed afterwards");
-  app.add_option("--json", json_path, "also write the lines to this file");
-  CLI11_PARSE(app, argc, argv);
+  line.option("--device", device_name, "cpu or cuda", {"cpu", "cuda"});
+  line.option("--suite", suite, "yardstick, models, or bandwidth: kernels at 4096x4096",
+              {"yardstick", "models", "bandwidth"});
+  line.option("--cases", pattern, "regular expression that a case's name must match somewhere");
+  line.list("--modes", modes,
+            "eager,compiled,step,aot_eager,interpret,reduce-overhead,max-autotune (default: eager)", ',');
+  line.option("--threads", threads, "threads of the CPU kernels (default: all cores)");
+  line.option("--repetitions", repetitions, "of the loop of calls, of which the median is taken");
+  line.flag("--cold", cold, "compile everything anew, in a cache that is removed afterwards");
+  line.option("--json", json_path, "also write the lines to this file");
+  if (const auto status = line.parse(argc, argv)) return *status;
+  if (modes.empty()) modes = {"eager"};
 
   const std::string cache =
       (std::filesystem::temp_directory_path() / ("weft_bench_" + std::to_string(getpid()))).string();
@@ -142,9 +141,9 @@ int main(int argc, char** argv) {
       file.open(json_path);
       WEFT_CHECK(file.good(), "cannot write ", json_path);
     }
-    const auto emit = [&](const Json& line) {
-      std::cout << line.dump() << std::endl;
-      if (file.is_open()) file << line.dump() << '\n';
+    const auto emit = [&](const Json& object) {
+      std::cout << object.dump() << std::endl;
+      if (file.is_open()) file << object.dump() << '\n';
     };
     const Device device(device_name);
     emit(Json{{"weft", "0.1.0"},
@@ -155,9 +154,9 @@ int main(int argc, char** argv) {
     for (const bench::Case& item :
          suite == "bandwidth" ? bench::bandwidth_cases() : bench::yardstick_cases(device)) {
       if (!std::regex_search(item.name, wanted)) continue;
-      for (const Json& line : run(item, modes, device, repetitions)) {
-        failed += line.contains("error");
-        emit(line);
+      for (const Json& result : run(item, modes, device, repetitions)) {
+        failed += result.contains("error");
+        emit(result);
       }
     }
   } catch (const std::exception& error) {

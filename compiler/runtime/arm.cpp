@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ostream>
 #include <set>
+#include <sstream>
 
 #include "autograd/tape.h"
 #include "compiler/runtime/plan.h"

@@ -99,7 +99,7 @@ decltype(auto) visit(DType dtype, F&& f) {
     case DType::UInt8: return f(uint8_t{});
     case DType::Bool: return f(bool{});
   }
-  detail::throw_internal_error(__FILE__, __LINE__, "dtype", "unknown dtype");
+  detail::throw_internal_error(__FILE__, __LINE__, "dtype", {"unknown dtype"});
 }
 
 }  // namespace weft

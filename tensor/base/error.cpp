@@ -3,19 +3,51 @@
 #include "tensor/base/error.h"
 
 #include <cstring>
+#include <sstream>
 
 namespace weft {
+namespace {
+
+thread_local const SourceLocation* current_place = nullptr;
+
+}  // namespace
+
 namespace detail {
 
-void throw_error(std::string message) { throw Error(std::move(message)); }
+void Part::print_text(std::ostream& out, const void* text) { out << static_cast<const char*>(text); }
 
-void throw_internal_error(const char* file, int line, const char* condition, const std::string& message) {
+std::string joined(Parts parts) {
+  std::ostringstream out;
+  for (const Part& part : parts) out << part;
+  return std::move(out).str();
+}
+
+void throw_error(std::string message) { throw Error(std::move(message)); }
+void throw_message(Parts parts) { throw Error(joined(parts)); }
+
+void throw_internal_error(const char* file, int line, const char* condition, Parts parts) {
+  const std::string message = joined(parts);
   throw InternalError(concat("internal error at ", file, ":", line, ": ", condition,
                              message.empty() ? "" : ": ", message,
                              "\n  This is a defect in Weft, not in your program; please report it."));
 }
 
 }  // namespace detail
+
+Error::Error(std::string message) : message_(std::move(message)) {
+  if (current_place != nullptr) add_place(*current_place);
+}
+
+void Error::say(std::string message) {
+  message_ = std::move(message);
+  has_place_ = false;
+  if (current_place != nullptr) add_place(*current_place);
+}
+
+PlaceScope::PlaceScope(SourceLocation where) : outer_(current_place), where_(where) {
+  current_place = &where_;
+}
+PlaceScope::~PlaceScope() { current_place = outer_; }
 
 void Error::add_place(SourceLocation where) {
   const std::string place = to_string(where);

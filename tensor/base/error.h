@@ -4,8 +4,9 @@
 
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
+#include <ostream>
 #include <source_location>
-#include <sstream>
 #include <string>
 
 namespace weft {
@@ -15,7 +16,8 @@ using SourceLocation = std::source_location;
 // The user made a mistake; the text says what was given, the rule it breaks and what would be right.
 class Error : public std::exception {
  public:
-  explicit Error(std::string message) : message_(std::move(message)) {}
+  // Within a PlaceScope it names that place.
+  explicit Error(std::string message);
   const char* what() const noexcept override { return message_.c_str(); }
 
   // Adds a line to the text while the error travels outwards.
@@ -24,11 +26,25 @@ class Error : public std::exception {
   void add_place(SourceLocation where);
 
  protected:
-  void say(std::string message) { message_ = std::move(message); }
+  // Another text. What was added is gone; the place may be added again.
+  void say(std::string message);
 
  private:
   std::string message_;
   bool has_place_ = false;
+};
+
+// Errors made on this thread while one lives name this line of the user's program, wherever they come from.
+class PlaceScope {
+ public:
+  explicit PlaceScope(SourceLocation where);
+  ~PlaceScope();
+  PlaceScope(const PlaceScope&) = delete;
+  PlaceScope& operator=(const PlaceScope&) = delete;
+
+ private:
+  const SourceLocation* outer_;
+  SourceLocation where_;
 };
 
 // An index lies outside its tensor.
@@ -54,16 +70,40 @@ class InternalError : public Error {
 
 namespace detail {
 
-template <class... Parts>
-std::string concat(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
+// A piece of a message: anything with an operator<<. It borrows its value, for one call. Messages are lists of pieces rather
+// than templates over them, so that a check costs the compiler an array and no code for streams.
+class Part {
+ public:
+  Part(const char* text) : value_(text), print_(print_text) {}  // NOLINT: texts of any length
+  template <class T>
+  Part(const T& value) : value_(&value), print_(print_as<T>) {}  // NOLINT
+
+  friend std::ostream& operator<<(std::ostream& out, const Part& part) {
+    part.print_(out, part.value_);
+    return out;
+  }
+
+ private:
+  template <class T>
+  static void print_as(std::ostream& out, const void* value) {
+    out << *static_cast<const T*>(value);
+  }
+  static void print_text(std::ostream& out, const void* text);
+
+  const void* value_;
+  void (*print_)(std::ostream&, const void*);
+};
+using Parts = std::initializer_list<Part>;
+
+std::string joined(Parts parts);
+template <class... T>
+std::string concat(const T&... parts) {
+  return joined({Part(parts)...});
 }
 
 [[noreturn]] void throw_error(std::string message);
-[[noreturn]] void throw_internal_error(const char* file, int line, const char* condition,
-                                       const std::string& message);
+[[noreturn]] void throw_message(Parts parts);
+[[noreturn]] void throw_internal_error(const char* file, int line, const char* condition, Parts message);
 
 }  // namespace detail
 
@@ -73,16 +113,15 @@ std::string to_string(const SourceLocation& where);
 }  // namespace weft
 
 // Throws weft::Error with the streamed parts unless the condition holds.
-#define WEFT_CHECK(condition, ...)                                      \
-  do {                                                                  \
-    if (!(condition)) [[unlikely]]                                      \
-      ::weft::detail::throw_error(::weft::detail::concat(__VA_ARGS__)); \
+#define WEFT_CHECK(condition, ...)                  \
+  do {                                              \
+    if (!(condition)) [[unlikely]]                  \
+      ::weft::detail::throw_message({__VA_ARGS__}); \
   } while (false)
 
 // Throws weft::InternalError: the condition is a fact that Weft itself guarantees.
-#define WEFT_ASSERT(condition, ...)                                              \
-  do {                                                                           \
-    if (!(condition)) [[unlikely]]                                               \
-      ::weft::detail::throw_internal_error(__FILE__, __LINE__, #condition,       \
-                                           ::weft::detail::concat(__VA_ARGS__)); \
+#define WEFT_ASSERT(condition, ...)                                                        \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::weft::detail::throw_internal_error(__FILE__, __LINE__, #condition, {__VA_ARGS__}); \
   } while (false)

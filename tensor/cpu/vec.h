@@ -36,7 +36,7 @@ struct Vec {
     detail::each<kRegisters>([&](int i) { reg[i] = one; });
   }
   WEFT_INLINE static Vec load(const T* p) {
-    return map([&](int i) { return Register<T>::load_unaligned(p + i * kRegisterLanes<T>); });
+    WEFT_BY_REGISTER(Vec, Register<T>::load_unaligned(p + i * kRegisterLanes<T>));
   }
   WEFT_INLINE void store(T* p) const {
     detail::each<kRegisters>([&](int i) { reg[i].store_unaligned(p + i * kRegisterLanes<T>); });
@@ -54,9 +54,7 @@ struct Vec {
 
   template <class F>
   WEFT_INLINE static Vec map(F f) {
-    Vec result;
-    detail::each<kRegisters>([&](int i) { result.reg[i] = f(i); });
-    return result;
+    WEFT_BY_REGISTER(Vec, f(i));
   }
   // The register as the compiler's vectors: of T, of unsigned and of signed integers.
   WEFT_INLINE detail::Native<T> raw(int i) const { return (detail::Native<T>)reg[i].data; }
@@ -69,17 +67,11 @@ struct Vec {
     else return u(i);
   }
 
-  WEFT_INLINE friend Vec operator+(Vec a, Vec b) {
-    return map([&](int i) { return (Raw)(a.ring(i) + b.ring(i)); });
-  }
-  WEFT_INLINE friend Vec operator-(Vec a, Vec b) {
-    return map([&](int i) { return (Raw)(a.ring(i) - b.ring(i)); });
-  }
-  WEFT_INLINE friend Vec operator*(Vec a, Vec b) {
-    return map([&](int i) { return (Raw)(a.ring(i) * b.ring(i)); });
-  }
+  WEFT_INLINE friend Vec operator+(Vec a, Vec b) { WEFT_BY_REGISTER(Vec, (Raw)(a.ring(i) + b.ring(i))); }
+  WEFT_INLINE friend Vec operator-(Vec a, Vec b) { WEFT_BY_REGISTER(Vec, (Raw)(a.ring(i) - b.ring(i))); }
+  WEFT_INLINE friend Vec operator*(Vec a, Vec b) { WEFT_BY_REGISTER(Vec, (Raw)(a.ring(i) * b.ring(i))); }
   WEFT_INLINE friend Vec operator/(Vec a, Vec b) requires kFloating {
-    return map([&](int i) { return (Raw)(a.raw(i) / b.raw(i)); });
+    WEFT_BY_REGISTER(Vec, (Raw)(a.raw(i) / b.raw(i)));
   }
   WEFT_INLINE friend Vec operator-(Vec a) { return neg(a); }
   WEFT_INLINE friend Vec operator+(Vec a) { return a; }
@@ -89,22 +81,20 @@ struct Vec {
   WEFT_INLINE Vec& operator/=(Vec b) { return *this = *this / b; }
 
   WEFT_INLINE friend Vec operator&(Vec a, Vec b) requires(!kFloating) {
-    return map([&](int i) { return (Raw)(a.u(i) & b.u(i)); });
+    WEFT_BY_REGISTER(Vec, (Raw)(a.u(i) & b.u(i)));
   }
   WEFT_INLINE friend Vec operator|(Vec a, Vec b) requires(!kFloating) {
-    return map([&](int i) { return (Raw)(a.u(i) | b.u(i)); });
+    WEFT_BY_REGISTER(Vec, (Raw)(a.u(i) | b.u(i)));
   }
   WEFT_INLINE friend Vec operator^(Vec a, Vec b) requires(!kFloating) {
-    return map([&](int i) { return (Raw)(a.u(i) ^ b.u(i)); });
+    WEFT_BY_REGISTER(Vec, (Raw)(a.u(i) ^ b.u(i)));
   }
-  WEFT_INLINE friend Vec operator~(Vec a) requires(!kFloating) {
-    return map([&](int i) { return (Raw)(~a.u(i)); });
-  }
+  WEFT_INLINE friend Vec operator~(Vec a) requires(!kFloating) { WEFT_BY_REGISTER(Vec, (Raw)(~a.u(i))); }
 
   // A count outside 0 … width-1 leaves zeros (<<) or the sign (>>).
   WEFT_INLINE friend Vec operator<<(Vec a, int count) requires(!kFloating) {
     if (unsigned(count) >= unsigned(kBits)) return Vec(T(0));
-    return map([&](int i) { return (Raw)(a.u(i) << UnsignedOf<T>(count)); });
+    WEFT_BY_REGISTER(Vec, (Raw)(a.u(i) << UnsignedOf<T>(count)));
   }
   WEFT_INLINE friend Vec operator>>(Vec a, int count) requires(!kFloating) {
     if (unsigned(count) >= unsigned(kBits)) count = kBits - 1;
@@ -131,7 +121,8 @@ struct Vec {
 
   template <Compare C>
   WEFT_INLINE static Mask<T, L> compare(Vec a, Vec b) {
-    return Mask<T, L>::map([&](int i) { return detail::compare<C>(a.reg[i], b.reg[i]); });
+    using Result = Mask<T, L>;
+    WEFT_BY_REGISTER(Result, detail::compare<C>(a.reg[i], b.reg[i]));
   }
   WEFT_INLINE friend Mask<T, L> operator==(Vec a, Vec b) { return compare<Compare::Equal>(a, b); }
   WEFT_INLINE friend Mask<T, L> operator!=(Vec a, Vec b) { return compare<Compare::NotEqual>(a, b); }
@@ -143,18 +134,17 @@ struct Vec {
   template <class U>
   WEFT_INLINE friend Vec where(Mask<U, L> m, Vec a, Vec b) {
     Mask<T, L> mine = convert<T>(m);
-    return map([&](int i) { return detail::select(mine.reg[i], a.reg[i], b.reg[i]); });
+    WEFT_BY_REGISTER(Vec, detail::select(mine.reg[i], a.reg[i], b.reg[i]));
   }
 
   // ---- primitives ------------------------------------------------------------------------------------------
 
   WEFT_INLINE friend Vec neg(Vec a) {
-    if constexpr (kFloating)
-      return map([&](int i) { return (Raw)(a.u(i) ^ (UnsignedOf<T>(1) << (kBits - 1))); });
-    else return map([&](int i) { return (Raw)(0 - a.u(i)); });
+    if constexpr (kFloating) WEFT_BY_REGISTER(Vec, (Raw)(a.u(i) ^ (UnsignedOf<T>(1) << (kBits - 1))));
+    else WEFT_BY_REGISTER(Vec, (Raw)(0 - a.u(i)));
   }
   WEFT_INLINE friend Vec abs(Vec a) {
-    if constexpr (kFloating) return map([&](int i) { return (Raw)(a.u(i) & (~UnsignedOf<T>(0) >> 1)); });
+    if constexpr (kFloating) WEFT_BY_REGISTER(Vec, (Raw)(a.u(i) & (~UnsignedOf<T>(0) >> 1)));
     else
       return map([&](int i) {
         Unsigned sign = (Unsigned)(a.s(i) < 0);
@@ -163,7 +153,7 @@ struct Vec {
   }
   // a * b + c, rounded once where the instruction set has FMA, twice on SSE4.
   WEFT_INLINE friend Vec fma(Vec a, Vec b, Vec c) {
-    if constexpr (kFloating) return map([&](int i) { return detail::fma(a.reg[i], b.reg[i], c.reg[i]); });
+    if constexpr (kFloating) WEFT_BY_REGISTER(Vec, detail::fma(a.reg[i], b.reg[i], c.reg[i]));
     else return a * b + c;
   }
   // a * b + c for error terms: exact wherever the result is representable, on SSE4 too.
@@ -188,14 +178,11 @@ struct Vec {
     }
 #endif
   }
-  WEFT_INLINE friend Vec sqrt(Vec a) requires kFloating {
-    return map([&](int i) { return detail::sqrt(a.reg[i]); });
-  }
+  WEFT_INLINE friend Vec sqrt(Vec a) requires kFloating { WEFT_BY_REGISTER(Vec, detail::sqrt(a.reg[i])); }
 
   template <int Mode>
   WEFT_INLINE static Vec round(Vec a) {
-    if constexpr (kFloating)
-      return map([&](int i) { return detail::round<Mode | _MM_FROUND_NO_EXC>(a.reg[i]); });
+    if constexpr (kFloating) WEFT_BY_REGISTER(Vec, detail::round<Mode | _MM_FROUND_NO_EXC>(a.reg[i]));
     else return a;
   }
   WEFT_INLINE friend Vec floor(Vec a) { return round<_MM_FROUND_TO_NEG_INF>(a); }
@@ -228,12 +215,12 @@ struct Vec {
   }
   WEFT_INLINE friend Vec copysign(Vec magnitude, Vec sign) requires kFloating {
     constexpr auto bit = UnsignedOf<T>(1) << (kBits - 1);
-    return map([&](int i) { return (Raw)((magnitude.u(i) & ~bit) | (sign.u(i) & bit)); });
+    WEFT_BY_REGISTER(Vec, (Raw)((magnitude.u(i) & ~bit) | (sign.u(i) & bit)));
   }
 
   // base[index[lane]] for small tables; the index has T's size.
   WEFT_INLINE friend Vec gather_same_size(const T* base, Vec<Int, L> index) {
-    return map([&](int i) { return detail::gather(base, index.reg[i]); });
+    WEFT_BY_REGISTER(Vec, detail::gather(base, index.reg[i]));
   }
 };
 

@@ -221,11 +221,11 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim, SourceL
   return call(WEFT_OP("argmin"), {x}, {dim, keepdim}, where);
 }
 Tensor max(const Tensor& x, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("max"), where);
+  const CompositeScope scope(WEFT_OP("max"), where, {x});
   return amax(x, {}, false, where);
 }
 Tensor min(const Tensor& x, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("min"), where);
+  const CompositeScope scope(WEFT_OP("min"), where, {x});
   return amin(x, {}, false, where);
 }
 std::tuple<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim, SourceLocation where) {

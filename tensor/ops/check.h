@@ -6,16 +6,16 @@
 
 namespace weft::detail {
 
-[[noreturn]] inline void throw_error_at(SourceLocation where, std::string message) {
-  Error error(std::move(message));
-  error.add_place(CompositeScope::current() != nullptr ? CompositeScope::current()->where() : where);
+[[noreturn]] inline void throw_error_at(SourceLocation where, Parts parts) {
+  Error error(joined(parts));
+  error.add_place(where);  // that of the outermost composite is there already
   throw error;
 }
 
 }  // namespace weft::detail
 
-#define WEFT_CHECK_AT(where, condition, ...)                                      \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]]                                                \
-      ::weft::detail::throw_error_at(where, ::weft::detail::concat(__VA_ARGS__)); \
+#define WEFT_CHECK_AT(where, condition, ...)                \
+  do {                                                      \
+    if (!(condition)) [[unlikely]]                          \
+      ::weft::detail::throw_error_at(where, {__VA_ARGS__}); \
   } while (false)

@@ -2,6 +2,7 @@
 // Place: the functions of functions.h that only choose among entries of pointwise_ops.h; register.cpp calls the entry list.
 #include "tensor/ops/check.h"
 #include "tensor/ops/entry.h"
+#include "tensor/ops/fill.h"
 #include "tensor/ops/register.h"
 
 namespace weft {
@@ -24,10 +25,16 @@ Scalar in_category_of(DType dtype, const Scalar& value) {
   return value.to_int();
 }
 
+// equal and allclose are no ops of the table, which would see to it.
+void check_both(const char* name, const Tensor& a, const Tensor& b) {
+  WEFT_CHECK(a.defined() && b.defined(), name, ": ", a.defined() ? "b" : "a",
+             " is an undefined tensor; a tensor is needed");
+}
+
 }  // namespace
 
 Tensor div(const Operand& a, const Operand& b, std::string_view rounding_mode, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("div"), where);
+  const CompositeScope scope(WEFT_OP("div"), where, {a, b});
   if (rounding_mode.empty()) return call(WEFT_OP("true_divide"), {a, b}, where);
   if (rounding_mode == "trunc") return call(WEFT_OP("trunc_divide"), {a, b}, where);
   WEFT_CHECK_AT(where, rounding_mode == "floor", "div: rounding_mode is \"", rounding_mode,
@@ -36,12 +43,12 @@ Tensor div(const Operand& a, const Operand& b, std::string_view rounding_mode, S
 }
 
 Tensor rsub(const Operand& a, const Operand& b, const Scalar& alpha, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("rsub"), where);
+  const CompositeScope scope(WEFT_OP("rsub"), where, {a, b});
   return sub(b, a, alpha, where);
 }
 
 Tensor clamp(const Tensor& x, const Operand& min, const Operand& max, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("clamp"), where);
+  const CompositeScope scope(WEFT_OP("clamp"), where, {x, min, max});
   WEFT_CHECK_AT(where, !min.is_none() || !max.is_none(),
                 "clamp: neither min nor max is given; one of them is needed");
   if (max.is_none()) return call(WEFT_OP("clamp_min"), {x, min}, where);
@@ -49,11 +56,12 @@ Tensor clamp(const Tensor& x, const Operand& min, const Operand& max, SourceLoca
   return call(WEFT_OP("clamp_both"), {x, min, max}, where);
 }
 Tensor clip(const Tensor& x, const Operand& min, const Operand& max, SourceLocation where) {
+  const CompositeScope scope(WEFT_OP("clip"), where, {x, min, max});
   return clamp(x, min, max, where);
 }
 
 Tensor gelu(const Tensor& x, std::string_view approximate, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("gelu"), where);
+  const CompositeScope scope(WEFT_OP("gelu"), where, {x});
   if (approximate == "none") return call(WEFT_OP("gelu_erf"), {x}, where);
   WEFT_CHECK_AT(where, approximate == "tanh", "gelu: approximate is \"", approximate,
                 "\"; it may be \"none\" or \"tanh\"");
@@ -61,34 +69,36 @@ Tensor gelu(const Tensor& x, std::string_view approximate, SourceLocation where)
 }
 
 Tensor bitwise_not(const Tensor& x, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("bitwise_not"), where);
+  const CompositeScope scope(WEFT_OP("bitwise_not"), where, {x});
   if (x.dtype() == DType::Bool) return logical_not(x, where);
   WEFT_CHECK_AT(where, !is_floating(x.dtype()), "bitwise_not: takes integers or bools, not ", x.dtype());
   return bitwise_xor(x, -1, where);
 }
 
 Tensor positive(const Tensor& x, SourceLocation where) {
+  const CompositeScope scope(WEFT_OP("positive"), where, {x});
   WEFT_CHECK_AT(where, x.dtype() != DType::Bool,
                 "positive: a bool tensor has no sign; convert it to a number first");
   return x;
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Operand& value, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("masked_fill"), where);
-  WEFT_CHECK_AT(where, mask.dtype() == DType::Bool, "masked_fill: the mask is ", mask.dtype(),
+  const CompositeScope scope(WEFT_OP("masked_fill"), where, {x, mask, value});
+  const char* const op = scope.called().c_name();
+  WEFT_CHECK_AT(where, mask.dtype() == DType::Bool, op, ": the mask is ", mask.dtype(),
                 "; it must be bool (mask != 0 makes one)");
-  WEFT_CHECK_AT(where, !value.is_none(),
-                "masked_fill: the value is undefined; a number or a 0-d tensor is needed");
+  WEFT_CHECK_AT(where, !value.is_none(), op, ": the value is undefined; a number or a 0-d tensor is needed");
+  check_element(value, x.dtype(), op);
   if (value.is_scalar) return weft::where(mask, in_category_of(x.dtype(), value.scalar), x, where);
   const Tensor& fill = *value.tensor;
-  WEFT_CHECK_AT(where, fill.dim() == 0, "masked_fill: the value has sizes ", fill.sizes(),
+  WEFT_CHECK_AT(where, fill.dim() == 0, op, ": the value has sizes ", fill.sizes(),
                 "; a number or a 0-d tensor is needed (where() takes more)");
   return weft::where(mask, fill.to(x.dtype(), false, false, where), x, where);
 }
 
 Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf,
                   SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("nan_to_num"), where);
+  const CompositeScope scope(WEFT_OP("nan_to_num"), where, {x});
   if (!is_floating(x.dtype())) return clone(x, where);
   const double largest = largest_of(x.dtype());
   return call(WEFT_OP("nan_to_num_values"), {x, nan, posinf.value_or(largest), neginf.value_or(-largest)},
@@ -98,7 +108,7 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
 // |a - b| <= atol + rtol · |b|, with equal infinities near each other and, if asked for, NaN near NaN.
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan,
                SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("isclose"), where);
+  const CompositeScope scope(WEFT_OP("isclose"), where, {a, b});
   WEFT_CHECK_AT(where, a.dtype() == b.dtype(), "isclose: a is ", a.dtype(), " and b is ", b.dtype(),
                 "; both must have one dtype");
   WEFT_CHECK_AT(where, rtol >= 0 && atol >= 0, "isclose: rtol is ", rtol, " and atol ", atol,
@@ -115,11 +125,15 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan,
               SourceLocation where) {
+  const PlaceScope place(where);
+  check_both("allclose", a, b);
   return all(isclose(a, b, rtol, atol, equal_nan, where), {}, false, where).item(where).to_bool();
 }
 
 // False for tensors of different sizes; different dtypes are an Error, as in PyTorch.
 bool equal(const Tensor& a, const Tensor& b, SourceLocation where) {
+  const PlaceScope place(where);
+  check_both("equal", a, b);
   WEFT_CHECK_AT(where, a.dtype() == b.dtype(), "equal: a is ", a.dtype(), " and b is ", b.dtype(),
                 "; both must have one dtype");
   if (!(a.sizes() == b.sizes())) return false;

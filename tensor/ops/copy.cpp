@@ -147,6 +147,7 @@ void register_copy_ops(OpTable& table) {
         if (call.has_tensor(1))
           WEFT_CHECK(call.tensor(1).dim() == 0, call.name(), ": the value has sizes ", call.tensor(1).sizes(),
                      "; it must be a number or a tensor without dimensions");
+        check_element(call.operands[1], call.tensor(0)->dtype, call.name());
         return like(call.tensor(0), call.tensor(0)->dtype);
       })
       .cpu([](const Call& call, std::span<Tensor> outputs) {

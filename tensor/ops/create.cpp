@@ -1,6 +1,7 @@
 // The create ops of the table but the random ones: entries and functions.
 // Place: register.cpp calls register_create_ops.
 #include <cmath>
+#include <limits>
 
 #include "tensor/base/log.h"
 #include "tensor/cpu/convert.h"
@@ -9,6 +10,7 @@
 #include "tensor/ops/check.h"
 #include "tensor/ops/element.h"
 #include "tensor/ops/entry.h"
+#include "tensor/ops/factory.h"
 #include "tensor/ops/fill.h"
 #include "tensor/ops/register.h"
 
@@ -53,11 +55,6 @@ void check_strides(const Tensor& x, const char* op) {
 
 Expr full_element(LoopReader& loop, const Call& call, const OutputSpec& result, std::span<const Sym>) {
   return element::checked_number(loop, call.operands[0].scalar, result.dtype, call.name());
-}
-
-Tensor finish(Tensor result, const TensorOptions& options) {
-  if (options.requires_grad()) result.requires_grad_(true);
-  return result;
 }
 
 // ---- Sequences --------------------------------------------------------------------------------------------------------
@@ -307,7 +304,8 @@ namespace {
 
 Tensor filled(const SymList& sizes, const Scalar& value, DType dtype, const TensorOptions& options,
               SourceLocation where) {
-  return finish(call(WEFT_OP("full"), {value}, {sizes, dtype, options.device(), Attr()}, where), options);
+  return with_options(call(WEFT_OP("full"), {value}, {sizes, dtype, options.device(), Attr()}, where),
+                      options);
 }
 
 struct Like {
@@ -325,15 +323,15 @@ struct Like {
 
 Tensor filled_like(const Tensor& x, const Scalar& value, const TensorOptions& options, SourceLocation where) {
   const Like like(x, options);
-  return finish(call(WEFT_OP("full"), {value}, {like.sizes, like.dtype, like.device, like.strides}, where),
-                options);
+  return with_options(
+      call(WEFT_OP("full"), {value}, {like.sizes, like.dtype, like.device, like.strides}, where), options);
 }
 
 }  // namespace
 
 Tensor empty(const SymList& sizes, const TensorOptions& options, SourceLocation where) {
-  return finish(call(WEFT_OP("empty"), {}, {sizes, options.dtype(), options.device(), Attr()}, where),
-                options);
+  return with_options(call(WEFT_OP("empty"), {}, {sizes, options.dtype(), options.device(), Attr()}, where),
+                      options);
 }
 Tensor zeros(const SymList& sizes, const TensorOptions& options, SourceLocation where) {
   return filled(sizes, 0, options.dtype(), options, where);
@@ -348,17 +346,21 @@ Tensor scalar_tensor(const Scalar& value, const TensorOptions& options, SourceLo
   return filled({}, value, options.dtype(), options, where);
 }
 Tensor empty_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
+  const CompositeScope scope(WEFT_OP("empty_like"), where, {x});
   const Like like(x, options);
-  return finish(call(WEFT_OP("empty"), {}, {like.sizes, like.dtype, like.device, like.strides}, where),
-                options);
+  return with_options(call(WEFT_OP("empty"), {}, {like.sizes, like.dtype, like.device, like.strides}, where),
+                      options);
 }
 Tensor zeros_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
+  const CompositeScope scope(WEFT_OP("zeros_like"), where, {x});
   return filled_like(x, 0, options, where);
 }
 Tensor ones_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
+  const CompositeScope scope(WEFT_OP("ones_like"), where, {x});
   return filled_like(x, 1, options, where);
 }
 Tensor full_like(const Tensor& x, const Scalar& value, const TensorOptions& options, SourceLocation where) {
+  const CompositeScope scope(WEFT_OP("full_like"), where, {x, value});
   return filled_like(x, value, options, where);
 }
 
@@ -368,7 +370,7 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   const DType dtype = options.has_dtype()     ? options.dtype()
                       : all_integers(numbers) ? DType::Int64
                                               : default_dtype();
-  return finish(call(WEFT_OP("arange"), numbers, Attrs{dtype, options.device()}, where), options);
+  return with_options(call(WEFT_OP("arange"), numbers, Attrs{dtype, options.device()}, where), options);
 }
 Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& options, SourceLocation where) {
   return arange(start, end, 1, options, where);
@@ -378,36 +380,58 @@ Tensor arange(const Scalar& end, const TensorOptions& options, SourceLocation wh
 }
 Tensor linspace(const Scalar& start, const Scalar& end, SymArg steps, const TensorOptions& options,
                 SourceLocation where) {
-  return finish(
+  return with_options(
       call(WEFT_OP("linspace"), {start, end}, {Sym(steps), options.dtype(), options.device()}, where),
       options);
 }
 Tensor eye(SymArg n, const TensorOptions& options, SourceLocation where) { return eye(n, n, options, where); }
 Tensor eye(SymArg n, SymArg m, const TensorOptions& options, SourceLocation where) {
-  return finish(call(WEFT_OP("eye"), {}, {Sym(n), Sym(m), options.dtype(), options.device()}, where),
-                options);
+  return with_options(call(WEFT_OP("eye"), {}, {Sym(n), Sym(m), options.dtype(), options.device()}, where),
+                      options);
 }
 
 // ---- Memory of the caller ---------------------------------------------------------------------------------------------
 
 namespace {
 
+// How many bytes the elements reach from the address on. Sizes and strides are those of the caller: nothing is known of them.
+size_t bytes_of_blob(const void* data, const SymList& sizes, const SymList* strides, DType dtype) {
+  constexpr auto kMost = std::numeric_limits<int64_t>::max();
+  WEFT_CHECK(strides == nullptr || strides->size() == sizes.size(), "from_blob: ", sizes.size(),
+             " sizes and ", strides->size(), " strides are given; each dimension needs both");
+  bool is_empty = false, fits = true;
+  __int128 elements = 1, last = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    WEFT_CHECK(sizes[d] >= 0, "from_blob: sizes ", SizesView(sizes), " hold the negative size ", sizes[d]);
+    WEFT_CHECK(strides == nullptr || (*strides)[d] >= 0, "from_blob: strides ", SizesView(*strides),
+               " hold the negative stride ", (*strides)[d]);
+    is_empty = is_empty || sizes[d] == 0;
+  }
+  for (size_t d = sizes.size(); fits && !is_empty && d-- > 0;) {
+    const __int128 stride =
+        strides != nullptr ? static_cast<int64_t>((*strides)[d]) : static_cast<int64_t>(elements);
+    const int64_t size = sizes[d];
+    last += (size - 1) * stride;
+    elements *= size;
+    fits = elements <= kMost && last < kMost;
+  }
+  const __int128 bytes = is_empty ? 0 : (last + 1) * static_cast<int64_t>(size_of(dtype));
+  const auto address = static_cast<__int128>(reinterpret_cast<uintptr_t>(data));
+  WEFT_CHECK(fits && bytes <= kMost && address + bytes <= std::numeric_limits<uintptr_t>::max(),
+             "from_blob: sizes ", SizesView(sizes), strides != nullptr ? " and strides " : "",
+             strides != nullptr ? detail::concat(SizesView(*strides)) : std::string(), " of ", dtype,
+             " reach beyond the memory that an address can name");
+  WEFT_CHECK(data != nullptr || is_empty, "from_blob: the address is null, but sizes ", SizesView(sizes),
+             " hold elements");
+  return static_cast<size_t>(bytes);
+}
+
 Tensor wrap(void* data, const SymList& sizes, const SymList* strides, std::function<void(void*)> deleter,
             const TensorOptions& options, SourceLocation where) {
-  for (Sym size : sizes)
-    WEFT_CHECK_AT(where, size >= 0, "from_blob: sizes ", SizesView(sizes), " hold the negative size ", size);
+  const PlaceScope place(where);
+  const size_t bytes = bytes_of_blob(data, sizes, strides, options.dtype());
   Layout<Sym> layout = contiguous_layout<Sym>(sizes);
-  if (strides != nullptr) {
-    WEFT_CHECK_AT(where, strides->size() == sizes.size(), "from_blob: ", sizes.size(), " sizes and ",
-                  strides->size(), " strides are given; each dimension needs both");
-    for (Sym stride : *strides)
-      WEFT_CHECK_AT(where, stride >= 0, "from_blob: strides ", SizesView(*strides),
-                    " hold the negative stride ", stride);
-    layout.strides = *strides;
-  }
-  WEFT_CHECK_AT(where, data != nullptr || product(layout.sizes) == 0,
-                "from_blob: the address is null, but sizes ", SizesView(sizes), " hold elements");
-  const size_t bytes = static_cast<size_t>(extent(layout).end) * size_of(options.dtype());
+  if (strides != nullptr) layout.strides = *strides;
   Tensor result(make_intrusive<TensorImpl>(Storage::wrap(data, bytes, options.device(), std::move(deleter)),
                                            std::move(layout), options.dtype(), options.device()));
   if (TraceHook* trace = current_trace()) {
@@ -418,7 +442,7 @@ Tensor wrap(void* data, const SymList& sizes, const SymList* strides, std::funct
                        "make the tensor outside and pass it as an argument"));
     result = trace->constant(result, where);
   }
-  return finish(std::move(result), options);
+  return with_options(std::move(result), options);
 }
 
 }  // namespace

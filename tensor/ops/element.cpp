@@ -119,7 +119,9 @@ Expr first_beyond(LoopReader& loop, const Stretches& stretches, Sym place, std::
 Expr of_move(LoopReader& loop, const Call& call, const OutputSpec& result, std::span<const Sym> place) {
   const MoveRule<Sym> rule = call.op.move(call);
   const bool has_fill = call.operands.size() > 1 && call.operands[1].is_scalar;
-  const Expr fill = number(loop, has_fill ? call.operands[1].scalar : Scalar(0), result.dtype);
+  const Expr fill =
+      checked_number(loop, has_fill ? call.operands[1].scalar : Scalar(0), result.dtype, call.name());
+  if (fill.graph == nullptr) return fill;
   const DType compute = compute_dtype(result.dtype);
 
   Place at = copy_of(place);

@@ -18,7 +18,7 @@ Expr choose(const Expr& condition, const Expr& a, const Expr& b);
 // Both where both are there; an Expr without graph is no condition.
 Expr both(const Expr& a, const Expr& b);
 
-// A number as an element, converted as number_tensor() does.
+// A number as an element; one outside the dtype saturates.
 Expr number(LoopReader& loop, const Scalar& value, DType dtype);
 // The same checked as Element checks it. Without graph where only the kernel can tell whether the number fits.
 Expr checked_number(LoopReader& loop, const Scalar& value, DType dtype, const char* op);

@@ -66,6 +66,11 @@ Element::Element(const Scalar& value, DType dtype, const char* op) {
   std::memcpy(bytes, &number, size_of(dtype));
 }
 
+void check_element(const Operand& value, DType dtype, const char* op) {
+  if (!value.is_scalar || value.scalar.is_traced() || value.scalar.is_symbolic()) return;
+  static_cast<void>(Element(value.scalar, dtype, op));
+}
+
 void fill_data(const Tensor& x, const Element& element) {
   const Extent reach = extent(x->layout);
   const int64_t n = int_numel(x);

@@ -13,6 +13,9 @@ struct Element {
   alignas(8) char bytes[8] = {};
 };
 
+// The Error alone. A number that is known only when the program runs passes: the kernel checks it.
+void check_element(const Operand& value, DType dtype, const char* op);
+
 // For real tensors on the CPU; no tape, no version.
 void fill_data(const Tensor& x, const Element& element);
 

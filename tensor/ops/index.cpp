@@ -364,7 +364,8 @@ void put(const Call& call, const Tensor& target) {
   Tensor view = target;
   const std::vector<Tensor> indices = without_masks(call, view, tensors_from(call, 2));
   const IndexPlan plan = plan_index(call, view, indices);
-  Tensor value = call.has_tensor(1) ? call.tensor(1) : number_tensor(call.operands[1].scalar, target->dtype);
+  Tensor value = call.has_tensor(1) ? call.tensor(1)
+                                    : number_tensor(call.operands[1].scalar, target->dtype, call.name());
   check_put_dtype(call);
   check_put_value(call, plan);
   value = unaliased(value, target);
@@ -488,7 +489,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index, SourceLoc
   return call(WEFT_OP("index_select"), {x, index}, {dim}, where);
 }
 Tensor take_along_dim(const Tensor& x, const Tensor& index, int64_t dim, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("take_along_dim"), where);
+  const CompositeScope scope(WEFT_OP("take_along_dim"), where, {x, index});
   WEFT_CHECK_AT(where, x.dim() == index.dim(), "take_along_dim: the index ", index.sizes(), " and x ",
                 x.sizes(), " must have equally many dimensions");
   const auto d = static_cast<size_t>(normalize_dim(dim, x.dim(), "take_along_dim"));
@@ -507,7 +508,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index, SourceLocation where
 }
 
 Tensor index(const Tensor& x, const std::vector<Tensor>& indices, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("index"), where);
+  const CompositeScope scope(WEFT_OP("index"), where, {x});
   Tensor base = x;
   std::vector<Tensor> tensors;
   for (const Tensor& given : indices) {
@@ -541,7 +542,7 @@ Tensor& Tensor::index_put_(const std::vector<Tensor>& indices, const Operand& va
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("masked_select"), where);
+  const CompositeScope scope(WEFT_OP("masked_select"), where, {x, mask});
   WEFT_CHECK_AT(where, mask.dtype() == DType::Bool, "masked_select: the mask is ", mask.dtype(),
                 "; it must be bool");
   Sizes sizes = broadcast_sizes(x.sizes(), mask.sizes(), "masked_select");

@@ -2,7 +2,9 @@
 // Place: the out-of-line half of tensor/ops/index_operands.h.
 #include "tensor/ops/index_operands.h"
 
-#include "tensor/cpu/convert.h"
+#include <cstring>
+
+#include "tensor/ops/fill.h"
 
 namespace weft::index_ops {
 
@@ -76,21 +78,16 @@ cpu::IndexedLoop loop_over_slices(const Tensor& x, int64_t dim, const Tensor& in
 }
 
 Tensor unaliased(const Tensor& x, const Tensor& target) {
-  if (x->storage != target->storage) return x;
+  if (!share_memory(x, target)) return x;
   Tensor copy = make_tensor(x->layout.sizes, x->dtype, x->device);
   copy_data(x, copy);
   return copy;
 }
 
-Tensor number_tensor(const Scalar& value, DType dtype) {
+Tensor number_tensor(const Scalar& value, DType dtype, const char* op) {
+  const Element element(value, dtype, op);
   Tensor result = make_tensor({}, dtype);
-  if (value.is_floating()) {
-    const double number = value.to_double();
-    cpu::convert_kernel(DType::Float64, dtype)(&number, 1, bytes_of(result), 1, 1);
-  } else {
-    const int64_t number = value.to_int();
-    cpu::convert_kernel(DType::Int64, dtype)(&number, 1, bytes_of(result), 1, 1);
-  }
+  std::memcpy(bytes_of(result), element.bytes, size_of(dtype));
   return result;
 }
 

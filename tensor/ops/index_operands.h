@@ -32,8 +32,8 @@ cpu::IndexedLoop loop_over_slices(const Tensor& x, int64_t dim, const Tensor& in
 
 // The tensor itself, or a copy where a write into `target` would change it.
 Tensor unaliased(const Tensor& x, const Tensor& target);
-// A tensor without dimensions holding the number.
-Tensor number_tensor(const Scalar& value, DType dtype);
+// A tensor without dimensions holding the number. Error naming the op if it lies outside the dtype.
+Tensor number_tensor(const Scalar& value, DType dtype, const char* op);
 
 // A kernel that writes into its target, run on a copy of operand 0.
 template <void (*kernel)(const Call&, const Tensor& target)>

@@ -216,13 +216,13 @@ Tensor soft_cross_entropy(const ClassLoss& l, double label_smoothing) {
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, std::string_view reduction, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("mse_loss"), where);
+  const CompositeScope scope(WEFT_OP("mse_loss"), where, {x, target});
   const Reduce how = parse_reduction(reduction, "mse_loss", where);
   return reduce(square(difference(x, target, "mse_loss", where), where), how, where);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, std::string_view reduction, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("l1_loss"), where);
+  const CompositeScope scope(WEFT_OP("l1_loss"), where, {x, target});
   const Reduce how = parse_reduction(reduction, "l1_loss", where);
   return reduce(abs(difference(x, target, "l1_loss", where), where), how, where);
 }
@@ -231,7 +231,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, std::string_view reduction
 // Unlike a where over both formulas it gives a finite gradient for an infinite z.
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::string_view reduction, double beta,
                       SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("smooth_l1_loss"), where);
+  const CompositeScope scope(WEFT_OP("smooth_l1_loss"), where, {x, target});
   const Reduce how = parse_reduction(reduction, "smooth_l1_loss", where);
   WEFT_CHECK_AT(where, beta >= 0, "smooth_l1_loss: beta is ", beta, "; it must not be negative");
   const Tensor z = abs(difference(x, target, "smooth_l1_loss", where), where);
@@ -243,7 +243,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::string_view re
 // As smooth_l1_loss, times delta: z²/2 below delta and delta · (z - delta/2) above.
 Tensor huber_loss(const Tensor& x, const Tensor& target, std::string_view reduction, double delta,
                   SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("huber_loss"), where);
+  const CompositeScope scope(WEFT_OP("huber_loss"), where, {x, target});
   const Reduce how = parse_reduction(reduction, "huber_loss", where);
   WEFT_CHECK_AT(where, delta > 0, "huber_loss: delta is ", delta, "; it must be positive");
   const Tensor z = abs(difference(x, target, "huber_loss", where), where);
@@ -253,7 +253,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, std::string_view reduct
 
 Tensor kl_div(const Tensor& x, const Tensor& target, std::string_view reduction, bool log_target,
               SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("kl_div"), where);
+  const CompositeScope scope(WEFT_OP("kl_div"), where, {x, target});
   const Reduce how = parse_reduction(reduction, "kl_div", where, true);
   const Tensor loss = log_target ? mul(exp(target, where), sub(target, x, 1, where), where)
                                  : sub(xlogy(target, target, where), mul(target, x, where), 1, where);
@@ -266,7 +266,8 @@ Tensor kl_div(const Tensor& x, const Tensor& target, std::string_view reduction,
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
                                         const Tensor& pos_weight, std::string_view reduction,
                                         SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("binary_cross_entropy_with_logits"), where);
+  const CompositeScope scope(WEFT_OP("binary_cross_entropy_with_logits"), where,
+                             {x, target, weight, pos_weight});
   const Reduce how = parse_reduction(reduction, "binary_cross_entropy_with_logits", where);
   WEFT_CHECK_AT(where, x.dim() == target.dim() && x.sizes() == target.sizes(),
                 "binary_cross_entropy_with_logits: target has sizes ", target.sizes(), " and x ", x.sizes(),
@@ -283,7 +284,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, std::string_view reduction,
                 int64_t ignore_index, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("nll_loss"), where);
+  const CompositeScope scope(WEFT_OP("nll_loss"), where, {x, target, weight});
   const ClassLoss loss{"nll_loss",
                        "log-probabilities",
                        x,
@@ -301,7 +302,7 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, std
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
                      std::string_view reduction, int64_t ignore_index, double label_smoothing,
                      SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("cross_entropy"), where);
+  const CompositeScope scope(WEFT_OP("cross_entropy"), where, {logits, target, weight});
   const Reduce how = parse_reduction(reduction, "cross_entropy", where);
   WEFT_CHECK_AT(where, label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing is ",
                 label_smoothing, "; it must be between 0 and 1");

@@ -232,14 +232,14 @@ Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& 
 }
 
 Tensor outer(const Tensor& a, const Tensor& b, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("outer"), where);
+  const CompositeScope scope(WEFT_OP("outer"), where, {a, b});
   check_rank("outer", "a", a, 1, where);
   check_rank("outer", "b", b, 1, where);
   return mul(unsqueeze(a, 1), b);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("matmul"), where);
+  const CompositeScope scope(WEFT_OP("matmul"), where, {a, b});
   const int64_t rank_a = a.dim(), rank_b = b.dim();
   WEFT_CHECK_AT(where, rank_a > 0 && rank_b > 0, "matmul: a is ", describe(a), " and b is ", describe(b),
                 "; both need at least one dimension: multiply 0-d tensors with *");
@@ -276,7 +276,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("linear"), where);
+  const CompositeScope scope(WEFT_OP("linear"), where, {x, weight, bias});
   WEFT_CHECK_AT(where, x.dim() >= 1, "linear: x is ", describe(x), ", but needs at least one dimension");
   check_rank("linear", "weight", weight, 2, where);
   check_types("linear", "x", x, "weight", weight, where);

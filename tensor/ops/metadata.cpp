@@ -26,7 +26,7 @@ Tensor t_by_name(const Tensor& x, SourceLocation where) {
 // A tensor with a history keeps it, with the view as one more step, also while grad mode is off.
 template <class F>
 void become_view(const Op& op, const Tensor& self, SourceLocation where, F&& make) {
-  const CompositeScope scope(op, where);
+  const CompositeScope scope(op, where, {self});
   Tensor view;
   {
     const AutoGradMode on(true);

@@ -88,7 +88,7 @@ Tensor& Tensor::sub_(const Operand& other, const Scalar& alpha, SourceLocation w
   return *this;
 }
 Tensor& Tensor::div_(const Operand& other, std::string_view rounding_mode, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("div_"), where);
+  const CompositeScope scope(WEFT_OP("div_"), where, {*this, other});
   if (rounding_mode.empty()) {
     call_mutation(WEFT_OP("true_divide_"), {*this, other}, {}, where);
   } else if (rounding_mode == "trunc") {
@@ -101,7 +101,7 @@ Tensor& Tensor::div_(const Operand& other, std::string_view rounding_mode, Sourc
   return *this;
 }
 Tensor& Tensor::clamp_(const Operand& min, const Operand& max, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("clamp_"), where);
+  const CompositeScope scope(WEFT_OP("clamp_"), where, {*this, min, max});
   WEFT_CHECK_AT(where, !min.is_none() || !max.is_none(),
                 "clamp_: neither min nor max is given; one of them is needed");
   if (max.is_none()) return clamp_min_(min, where);
@@ -134,7 +134,7 @@ Tensor& Tensor::leaky_relu_(const Scalar& negative_slope, SourceLocation where) 
   return *this;
 }
 Tensor& Tensor::masked_fill_(const Tensor& mask, const Operand& value, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("masked_fill_"), where);
+  const CompositeScope scope(WEFT_OP("masked_fill_"), where, {*this, mask, value});
   return copy_(weft::masked_fill(*this, mask, value, where), false, where);
 }
 

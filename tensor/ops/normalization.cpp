@@ -385,7 +385,7 @@ void check_channels(const char* op, const char* name, const Tensor& parameter, c
 
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
                   SourceLocation where) {
-  CompositeScope scope(WEFT_OP("group_norm"), where);
+  const CompositeScope scope(WEFT_OP("group_norm"), where, {x, weight, bias});
   WEFT_CHECK_AT(where, x.dim() >= 2 && is_floating(x.dtype()), "group_norm: x is ", describe(x),
                 ", but must be floating with at least 2 dimensions: [batch, channels, …]");
   WEFT_CHECK_AT(where, groups > 0 && x.size(1) % groups == 0, "group_norm: the ", x.size(1),
@@ -405,7 +405,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, bool training, double momentum, double eps,
                   SourceLocation where) {
-  CompositeScope scope(WEFT_OP("batch_norm"), where);
+  const CompositeScope scope(WEFT_OP("batch_norm"), where, {x, running_mean, running_var, weight, bias});
   WEFT_CHECK_AT(where, x.dim() >= 2 && is_floating(x.dtype()), "batch_norm: x is ", describe(x),
                 ", but must be floating with at least 2 dimensions: [batch, channels, …]");
   WEFT_CHECK_AT(where, training || (running_mean.defined() && running_var.defined()),

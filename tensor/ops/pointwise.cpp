@@ -13,7 +13,7 @@ namespace {
 SmallVector<Term, 4> widened(const Call& call, DType compute) {
   SmallVector<Term, 4> args;
   for (const Operand& operand : call.operands) {
-    if (operand.is_tensor()) args.push_back(operand.tensor->to(compute, false, false, call.where));
+    if (operand.is_tensor()) args.push_back(Term(operand.tensor->to(compute, false, false, call.where)));
     else if (operand.scalar.is_floating() && !is_floating(compute)) args.push_back(operand.scalar.to_int());
     else args.push_back(operand.scalar);
   }
@@ -44,6 +44,16 @@ class EntryTable {
     Entry& divisor(int slot) {
       op_.pointwise->divisor = slot;
       return nonzero();
+    }
+    // The slot in which a negative number is an Error in integer arithmetic.
+    Entry& exponent(int slot) {
+      op_.pointwise->exponent = slot;
+      return *this;
+    }
+    // Neither operands nor numbers may be bool.
+    Entry& no_bool() {
+      op_.pointwise->refuses_bool = true;
+      return *this;
     }
     // Samples of the last operand keep away from zero.
     Entry& nonzero() {

@@ -1,5 +1,7 @@
 // The pointwise kernels of one instruction set: every body of the table over vectors.
 // Place: compiled once per set; pointwise.cpp takes the kernels in the order in which the table declares them.
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "tensor/cpu/vec_math.h"
@@ -16,32 +18,44 @@ Vec<T, L> constant_like(Vec<T, L>, double value) {
 
 namespace {
 
+// The last elements, from `done` on, as a whole vector: its unused lanes repeat the last element.
+[[gnu::noinline]] void run_tail(ElementwiseKernel kernel, int operands, size_t element, size_t result,
+                                int64_t done, int64_t n, const void* const* in, const int64_t* step,
+                                void* out) {
+  alignas(64) char tail[kMaxOperands][kLanes * sizeof(int64_t)];
+  const void* from[kMaxOperands];
+  for (int k = 0; k < operands; ++k) {
+    from[k] = tail[k];
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      std::memcpy(tail[k] + static_cast<size_t>(lane) * element,
+                  static_cast<const char*>(in[k]) +
+                      static_cast<size_t>(std::min(done + lane, n - 1) * step[k]) * element,
+                  element);
+  }
+  alignas(64) char to[kLanes * sizeof(int64_t)];
+  kernel(kLanes, from, step, to);
+  std::memcpy(static_cast<char*>(out) + static_cast<size_t>(done) * result, to,
+              static_cast<size_t>(n - done) * result);
+}
+
+// The body stands in the code once: it is what compiling this file takes its time for.
 template <class C, int N, class Body>
 void run_body(int64_t n, const void* const* in, const int64_t* step, void* out) {
   using V = Vec<C>;
-  const Body body{};
   const C* from[N];
   for (int k = 0; k < N; ++k) from[k] = static_cast<const C*>(in[k]);
   const auto compute = [&](int64_t i) {
-    return weft::detail::call_body<N>(body, [&](int k) { return V::load(from[k] + i * step[k]); });
+    return weft::detail::call_body<N>(Body{}, [&](int k) { return V::load(from[k] + i * step[k]); });
   };
   constexpr bool is_predicate = !std::is_same_v<decltype(compute(0)), V>;
+  using Result = std::conditional_t<is_predicate, bool, C>;
+  Result* const to = static_cast<Result*>(out);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    if constexpr (is_predicate) store_mask(static_cast<bool*>(out) + i, compute(i));
-    else compute(i).store(static_cast<C*>(out) + i);
+    if constexpr (is_predicate) store_mask(to + i, compute(i));
+    else compute(i).store(to + i);
   }
-  if (i == n) return;
-  // The tail is a whole vector too: its unused lanes repeat the last element.
-  const int count = static_cast<int>(n - i);
-  C tail[N][kLanes];
-  for (int k = 0; k < N; ++k) {
-    for (int lane = 0; lane < kLanes; ++lane)
-      tail[k][lane] = from[k][(i + (lane < count ? lane : count - 1)) * step[k]];
-  }
-  const auto result = weft::detail::call_body<N>(body, [&](int k) { return V::load(tail[k]); });
-  if constexpr (is_predicate) store_mask_partial(static_cast<bool*>(out) + i, result, count);
-  else store_partial(static_cast<C*>(out) + i, result, count);
+  if (i < n) run_tail(run_body<C, N, Body>, N, sizeof(C), sizeof(Result), i, n, in, step, out);
 }
 
 // Collects kernels in the order of the declarations.
@@ -50,6 +64,8 @@ class KernelTable {
   struct Entry {
     Entry& divisor(int) { return *this; }
     Entry& nonzero() { return *this; }
+    Entry& exponent(int) { return *this; }
+    Entry& no_bool() { return *this; }
   };
   struct Facts {
     Facts& identity(int, double, int) { return *this; }

@@ -77,8 +77,8 @@ Tensor logit(const Tensor& x, SourceLocation where) { return call(WEFT_OP("logit
 
 namespace {
 const Tensor& only_tensor(const Rhs& x) {
-  WEFT_CHECK(x.operand.is_tensor(), "operator: an undefined tensor");
-  return *x.operand.tensor;
+  static const Tensor undefined;
+  return x.operand.is_tensor() ? *x.operand.tensor : undefined;
 }
 }  // namespace
 Tensor operator-(Rhs x) { return neg(only_tensor(x), x.where); }

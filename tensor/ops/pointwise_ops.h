@@ -22,11 +22,13 @@ void declare_arithmetic_ops(Table& table) {
       Grads{[](auto dy, auto, auto, auto, auto) { return dy; },
             [](auto dy, auto, auto, auto alpha, auto) { return dy * alpha; }});
   table.facts("add").identity(1, -0.0, 0);
-  table.pointwise(
-      "sub(Value a, Value b, *, Number alpha=1) -> Tensor", common,
-      [](auto a, auto b, auto alpha) { return a - alpha * b; },
-      Grads{[](auto dy, auto, auto, auto, auto) { return dy; },
-            [](auto dy, auto, auto, auto alpha, auto) { return -(dy * alpha); }});
+  table
+      .pointwise(
+          "sub(Value a, Value b, *, Number alpha=1) -> Tensor", common,
+          [](auto a, auto b, auto alpha) { return a - alpha * b; },
+          Grads{[](auto dy, auto, auto, auto, auto) { return dy; },
+                [](auto dy, auto, auto, auto alpha, auto) { return -(dy * alpha); }})
+      .no_bool();
   table.facts("sub").identity(1, 0.0, 0);
   table.pointwise(
       "mul(Value a, Value b) -> Tensor", common, [](auto a, auto b) { return a * b; },
@@ -66,13 +68,15 @@ void declare_arithmetic_ops(Table& table) {
           Grads{[](auto dy, auto, auto, auto) { return dy; },
                 [](auto dy, auto a, auto b, auto) { return -dy * trunc_div(a, b); }})
       .divisor(1);
-  table.pointwise(
-      "pow(Value a, Value b) -> Tensor", common, [](auto a, auto b) { return pow(a, b); },
-      Grads{[](auto dy, auto a, auto b, auto) { return where(b == 0, 0, dy * (b * pow(a, b - 1))); },
-            [](auto dy, auto a, auto b, auto out) {
-              return where((a == 0) && (b >= 0), 0, dy * (out * log(a)));
-            }},
-      Samples{.low = 0.25, .high = 3});
+  table
+      .pointwise(
+          "pow(Value a, Value b) -> Tensor", common, [](auto a, auto b) { return pow(a, b); },
+          Grads{[](auto dy, auto a, auto b, auto) { return where(b == 0, 0, dy * (b * pow(a, b - 1))); },
+                [](auto dy, auto a, auto b, auto out) {
+                  return where((a == 0) && (b >= 0), 0, dy * (out * log(a)));
+                }},
+          Samples{.low = 0.25, .high = 3})
+      .exponent(1);
   // NaN in either operand gives NaN. At a tie each side gets half of the gradient.
   table.pointwise(
       "maximum(Value a, Value b) -> Tensor", common, [](auto a, auto b) { return maximum(a, b); },
@@ -242,9 +246,11 @@ void declare_comparison_ops(Table& table) {
 template <class Table>
 void declare_math_ops(Table& table) {
   const Samples unit{.low = -0.9, .high = 0.9}, positive{.low = 0.1, .high = 8}, away{.distinct = true};
-  table.pointwise(
-      "neg(Tensor x) -> Tensor", common, [](auto x) { return -x; },
-      Grads{[](auto dy, auto, auto) { return -dy; }});
+  table
+      .pointwise(
+          "neg(Tensor x) -> Tensor", common, [](auto x) { return -x; },
+          Grads{[](auto dy, auto, auto) { return -dy; }})
+      .no_bool();
   table.facts("neg").involution();
   table.pointwise(
       "abs(Tensor x) -> Tensor", common, [](auto x) { return abs(x); },

@@ -6,8 +6,7 @@
 namespace weft {
 namespace {
 
-// PyTorch's rule for the strides of a new elementwise result: dimensions keep the order of the inputs' strides
-// (the first input that tells two dimensions apart decides), without gaps.
+// PyTorch's rule for the strides of a new elementwise result: dimensions keep the order of the inputs' strides.
 Sizes result_strides(std::span<const Operand> operands, const Sizes& sizes) {
   const size_t rank = sizes.size();
   bool row_major = true;
@@ -30,37 +29,7 @@ Sizes result_strides(std::span<const Operand> operands, const Sizes& sizes) {
     }
     strides.push_back(std::move(aligned));
   }
-  // Positive: dimension a must lie outside b; negative: inside; 0: the inputs do not tell.
-  const auto compare = [&](size_t a, size_t b) {
-    for (const Sizes& stride : strides) {
-      if (stride[a] == 0 || stride[b] == 0) continue;
-      if (stride[a] < stride[b]) return -1;
-      if (stride[a] > stride[b]) return 1;
-      if (sizes[a] > sizes[b]) return 1;
-    }
-    return 0;
-  };
-  SmallVector<size_t, kInlineRank> order;  // innermost first
-  for (size_t d = rank; d-- > 0;) order.push_back(d);
-  for (size_t i = 1; i < rank; ++i) {
-    size_t at = i;
-    for (size_t j = i; j-- > 0;) {
-      const int outcome = compare(order[j], order[at]);
-      if (outcome > 0) {
-        std::swap(order[j], order[at]);
-        at = j;
-      } else if (outcome < 0) {
-        break;
-      }
-    }
-  }
-  Sizes result(rank, Sym::from_int(1));
-  Sym step = Sym::from_int(1);
-  for (size_t d : order) {
-    result[d] = step;
-    if (!statically_known(SymCompare::Eq, sizes[d], Sym::from_int(0))) step = step * sizes[d];
-  }
-  return result;
+  return ordered_strides(sizes, {strides.data(), strides.size()});
 }
 
 Sizes result_sizes(const Op& op, std::span<const Operand> operands) {
@@ -70,7 +39,7 @@ Sizes result_sizes(const Op& op, std::span<const Operand> operands) {
     if (operand.tensor == nullptr) continue;
     const Sizes& next = (*operand.tensor)->layout.sizes;
     if (first) sizes = next;
-    else if (!(SizesView(sizes) == SizesView(next))) sizes = broadcast_sizes(sizes, next, op.c_name());
+    else if (!(SizesView(sizes) == SizesView(next))) sizes = broadcast_sizes(sizes, next, called_name(op));
     first = false;
   }
   return sizes;
@@ -103,9 +72,29 @@ void check_divisor(const Call& call, DType compute) {
              "inf and NaN");
 }
 
+// A truth value has no negative, and a difference of two is no truth value.
+void check_no_bool(const Op& op, std::span<const Operand> operands) {
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const Operand& operand = operands[k];
+    const bool is_bool = operand.tensor != nullptr ? (*operand.tensor)->dtype == DType::Bool
+                                                   : operand.is_scalar && operand.scalar.is_bool();
+    WEFT_CHECK(!is_bool || (op.pointwise->numbers >> k & 1) != 0, called_name(op),
+               ": does not take bools; logical_not() (~) inverts a mask, logical_xor() (^) compares two, and "
+               "to() converts them to numbers");
+  }
+}
+
+// An integer to a negative power is no integer.
+void check_exponent(const Op& op, std::span<const Operand> operands) {
+  const Operand& exponent = operands[static_cast<size_t>(op.pointwise->exponent)];
+  if (!exponent.is_scalar || exponent.scalar.is_traced() || exponent.scalar.is_symbolic()) return;
+  WEFT_CHECK(exponent.scalar.to_int() >= 0, called_name(op), ": the exponent is ", exponent.scalar,
+             "; integers take no negative power. Convert to a floating type");
+}
+
 cpu::ElementwiseKernel kernel_for(const Op& op, DType compute) {
   const cpu::ElementwiseKernel kernel = op.pointwise->kernels.of(compute);
-  WEFT_CHECK(kernel != nullptr, op.name(), ": does not take ", compute, " tensors");
+  WEFT_CHECK(kernel != nullptr, called_name(op), ": does not take ", compute, " tensors");
   return kernel;
 }
 
@@ -122,13 +111,15 @@ PointwiseTypes pointwise_types(const Op& op, std::span<const Operand> operands) 
     common = result_type({deciding.data(), deciding.size()});
   }
   const PointwiseRule& rule = *op.pointwise;
+  if (rule.refuses_bool) check_no_bool(op, operands);
+  if (rule.exponent >= 0 && !is_floating(common)) check_exponent(op, operands);
   switch (rule.promote) {
     case Promote::Floating:
     case Promote::FloatingPredicate:
       if (!is_floating(common)) common = default_dtype();
       break;
     case Promote::Integer:
-      WEFT_CHECK(!is_floating(common), op.name(), ": takes integers or bools, not ", common);
+      WEFT_CHECK(!is_floating(common), called_name(op), ": takes integers or bools, not ", common);
       break;
     default: break;
   }
@@ -199,7 +190,9 @@ bool run_plain(const Op& op, std::span<const Operand> operands, Tensor& out) {
     if (first == nullptr) {
       first = x;
       if (compute_dtype(x->dtype) != x->dtype) return false;
-      if (!is_floating(x->dtype) && (rule.promote != Promote::Common || rule.divisor >= 0)) return false;
+      if (!is_floating(x->dtype) &&
+          (rule.promote != Promote::Common || rule.divisor >= 0 || rule.exponent >= 0))
+        return false;
       if (x->layout.sizes.empty()) return false;
     } else if (x->dtype != first->dtype || x->layout.sizes.size() != first->layout.sizes.size() ||
                !std::equal(first->layout.sizes.begin(), first->layout.sizes.end(), x->layout.sizes.begin(),
@@ -224,6 +217,7 @@ bool run_plain(const Op& op, std::span<const Operand> operands, Tensor& out) {
       continue;
     }
     if (numbers == 3 || (!is_floating(compute) && operand.scalar.is_floating())) return false;
+    if (rule.refuses_bool && operand.scalar.is_bool()) return false;
     set_splat(splats[numbers], compute, operand.scalar);
     in[k] = splats[numbers++].bytes;
     step[k] = 0;
@@ -270,6 +264,7 @@ void run_pointwise_in_place(const Call& call, const Tensor& self) {
   const Op& base = *call.op.base;
   Tensor out = self;
   if (run_plain(base, call.operands, out)) return;
+  const CompositeScope scope(call.op, call.where);  // errors name the op in place
   SmallVector<Operand, 4> operands(call.operands.begin(), call.operands.end());
   check_fits_in_place(call, self);
   // An operand that shares some of the memory, but not element for element, is read before anything is written.

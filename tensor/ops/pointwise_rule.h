@@ -21,7 +21,9 @@ struct PointwiseRule {
   uint32_t numbers = 0;  // bit: the slot takes a number only, which never decides the dtype
   double cost = 1;       // primitives per element, in additions
 
-  int divisor = -1;  // the slot in which an integer zero is an Error
+  int divisor = -1;           // the slot in which an integer zero is an Error
+  int exponent = -1;          // the slot in which a negative number is an Error in integer arithmetic
+  bool refuses_bool = false;  // an operand that is bool is an Error
 
   bool is_predicate() const { return promote == Promote::Predicate || promote == Promote::FloatingPredicate; }
 };

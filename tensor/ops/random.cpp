@@ -17,6 +17,7 @@
 #include "tensor/ops/check.h"
 #include "tensor/ops/draw.h"
 #include "tensor/ops/entry.h"
+#include "tensor/ops/factory.h"
 #include "tensor/ops/register.h"
 #include "tensor/random/generator.h"
 
@@ -376,18 +377,14 @@ void run_multinomial(const Call& call, std::span<Tensor> outputs) {
 
 // ---- Calls --------------------------------------------------------------------------------------------------------------
 
-Tensor finished(Tensor x, const TensorOptions& options) {
-  if (options.requires_grad()) x.requires_grad_();
-  return x;
-}
 Tensor create(const Op& op, Draw draw, const SymList& sizes, const TensorOptions& options,
               SourceLocation where) {
   const RandomStream stream = reserve(draw, options.dtype(), count_of(sizes));
-  return finished(call(op, {},
-                       {Attr(sizes), Attr(options.dtype()), Attr(options.device()), Attr(stream.seed),
-                        Attr(stream.offset)},
-                       where),
-                  options);
+  return with_options(call(op, {},
+                           {Attr(sizes), Attr(options.dtype()), Attr(options.device()), Attr(stream.seed),
+                            Attr(stream.offset)},
+                           where),
+                      options);
 }
 TensorOptions options_like(const Tensor& x, const TensorOptions& options) {
   return TensorOptions(options.has_dtype() ? options.dtype() : x.dtype())
@@ -405,11 +402,11 @@ Tensor randn(const SymList& sizes, const TensorOptions& options, SourceLocation 
   return create(WEFT_OP("randn"), Draw::Normal, sizes, options, where);
 }
 Tensor rand_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("rand_like"), where);
+  const CompositeScope scope(WEFT_OP("rand_like"), where, {x});
   return rand(x.sizes(), options_like(x, options));
 }
 Tensor randn_like(const Tensor& x, const TensorOptions& options, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("randn_like"), where);
+  const CompositeScope scope(WEFT_OP("randn_like"), where, {x});
   return randn(x.sizes(), options_like(x, options));
 }
 Tensor randint(int64_t high, const SymList& sizes, const TensorOptions& options, SourceLocation where) {
@@ -419,11 +416,11 @@ Tensor randint(int64_t low, int64_t high, const SymList& sizes, const TensorOpti
                SourceLocation where) {
   const DType dtype = options.has_dtype() ? options.dtype() : DType::Int64;
   const RandomStream stream = reserve(Draw::Integer, dtype, count_of(sizes), low, high);
-  return finished(call(WEFT_OP("randint"), {},
-                       {Attr(low), Attr(high), Attr(sizes), Attr(dtype), Attr(options.device()),
-                        Attr(stream.seed), Attr(stream.offset)},
-                       where),
-                  options);
+  return with_options(call(WEFT_OP("randint"), {},
+                           {Attr(low), Attr(high), Attr(sizes), Attr(dtype), Attr(options.device()),
+                            Attr(stream.seed), Attr(stream.offset)},
+                           where),
+                      options);
 }
 Tensor randperm(SymArg n, const TensorOptions& options, SourceLocation where) {
   const Sym count = n;
@@ -450,7 +447,7 @@ Tensor multinomial(const Tensor& weights, int64_t count, bool replacement, Sourc
               {Attr(count), Attr(replacement), Attr(stream.seed), Attr(stream.offset)}, where);
 }
 Tensor dropout(const Tensor& x, double p, bool train, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("dropout"), where);
+  const CompositeScope scope(WEFT_OP("dropout"), where, {x});
   WEFT_CHECK_AT(where, p >= 0 && p <= 1, "dropout: p is ", p, ", but a chance is between 0 and 1");
   if (!train || p == 0) return x;
   const RandomStream stream = reserve(Draw::Dropout, x.dtype(), x.numel());

@@ -162,7 +162,7 @@ void run_move(const Call& call, std::span<Tensor> outputs) {
     rule.dims.push_back(std::move(real));
   }
   const bool has_fill = call.operands.size() > 1 && call.operands[1].is_scalar;
-  const Tensor fill = number_tensor(has_fill ? call.operands[1].scalar : Scalar(0), x->dtype);
+  const Tensor fill = number_tensor(has_fill ? call.operands[1].scalar : Scalar(0), x->dtype, call.name());
   const auto rank = static_cast<size_t>(x.dim());
   cpu::move(rule, {int_sizes(x), rank}, {int_strides(x), rank}, x.itemsize(), bytes_of(x), bytes_of(fill),
             bytes_of(outputs[0]));
@@ -224,7 +224,11 @@ MoveRule<Sym> roll_rule(const Call& call) {
   Sizes total(static_cast<size_t>(x.dim()), Sym());
   for (size_t i = 0; i < dims.size(); ++i) {
     const auto d = static_cast<size_t>(normalize_dim(dims[i], x.dim(), call.name()));
-    if (x.dim() > 0) total[d] += shifts[i];
+    if (x.dim() == 0) continue;
+    // Whole turns fall away first, so that shifts of one dimension may add up beyond 64 bits.
+    const Sym n = x->layout.sizes[d];
+    const bool is_plain = !shifts[i].is_symbolic() && !n.is_symbolic();
+    total[d] += !is_plain ? shifts[i] : n == 0 ? Sym() : shifts[i] % n;
   }
   MoveRule<Sym> rule;
   for (size_t d = 0; d < total.size(); ++d)
@@ -273,6 +277,21 @@ MoveRule<Sym> pad_rule(const char* op, const Sizes& sizes, const Attrs& attrs) {
 
 MoveRule<Sym> pad_rule_of(const Call& call) {
   return pad_rule(call.name(), call.tensor(0)->layout.sizes, call.attrs);
+}
+
+// By size.  A shift by n and more is one by what is left; as it stands, its negative need not be a Sym.
+SymList turned_back(const SymList& shifts, const DimList& dims, const Sizes& sizes) {
+  SymList result;
+  for (size_t i = 0; i < shifts.size(); ++i) {
+    if (sizes.empty()) {
+      result.push_back(Sym());
+      continue;
+    }
+    const Sym n =
+        sizes[static_cast<size_t>(normalize_dim(dims[i], static_cast<int64_t>(sizes.size()), "roll"))];
+    result.push_back(statically_known(SymCompare::Eq, n, Sym()) ? Sym() : -(shifts[i] % n));
+  }
+  return result;
 }
 
 SymList negated(const SymList& values) {
@@ -347,7 +366,8 @@ void register_rearrange_ops(OpTable& table) {
   // roll turns "no dims" into the flat form; this is what stays.
   move_op(table, "roll_along(Tensor x, SymInt[] shifts, int[] dims) -> Tensor", roll_rule)
       .grad([](Dy<> dy, const Attrs& attrs) {
-        return roll(dy, negated(attrs[0].as_sizes()), attrs[1].as_dims());
+        const DimList& dims = attrs[1].as_dims();
+        return roll(dy, turned_back(attrs[0].as_sizes(), dims, dy->layout.sizes), dims);
       })
       .samples({.calls = {"x=[3,5] shifts=[2] dims=[1]", "x=[3,5] shifts=[-4,1] dims=[1,0]",
                           "x=[0,5] shifts=[2] dims=[0]"}});
@@ -419,7 +439,7 @@ Tensor flip(const Tensor& x, const DimList& dims, SourceLocation where) {
 }
 
 Tensor roll(const Tensor& x, const SymList& shifts, const DimList& dims, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("roll"), where);
+  const CompositeScope scope(WEFT_OP("roll"), where, {x});
   if (!dims.empty()) return call(WEFT_OP("roll_along"), {x}, {shifts, dims}, where);
   WEFT_CHECK_AT(where, shifts.size() == 1, "roll: ", shifts.size(),
                 " shifts without dims; one rolls the flattened tensor");
@@ -457,7 +477,7 @@ Tensor& Tensor::triu_(int64_t diagonal, SourceLocation where) {
 
 // A repeated dimension is two: an expanded one and that of x. Copied, both become one.
 Tensor repeat(const Tensor& x, const SymList& repeats, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("repeat"), where);
+  const CompositeScope scope(WEFT_OP("repeat"), where, {x});
   const auto rank = static_cast<size_t>(x.dim());
   WEFT_CHECK_AT(where, repeats.size() >= rank, "repeat: ", SizesView(repeats), " has fewer numbers than x ",
                 x.sizes(), " has dimensions");
@@ -479,7 +499,7 @@ Tensor repeat(const Tensor& x, const SymList& repeats, SourceLocation where) {
 }
 
 Tensor tile(const Tensor& x, const SymList& repeats, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("tile"), where);
+  const CompositeScope scope(WEFT_OP("tile"), where, {x});
   SymList all;
   for (size_t d = repeats.size(); d < static_cast<size_t>(x.dim()); ++d) all.push_back(Sym::from_int(1));
   all.insert(all.end(), repeats.begin(), repeats.end());
@@ -487,7 +507,7 @@ Tensor tile(const Tensor& x, const SymList& repeats, SourceLocation where) {
 }
 
 Tensor repeat_interleave(const Tensor& x, SymArg repeats, std::optional<int64_t> dim, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("repeat_interleave"), where);
+  const CompositeScope scope(WEFT_OP("repeat_interleave"), where, {x});
   if (!dim) return repeat_interleave(flatten(x, 0, -1, where), repeats, 0, where);
   const Sym times = repeats;
   WEFT_CHECK_AT(where, times >= 0, "repeat_interleave: repeats is ", times, "; it must not be negative");
@@ -500,7 +520,7 @@ Tensor repeat_interleave(const Tensor& x, SymArg repeats, std::optional<int64_t>
 }
 
 Tensor diag(const Tensor& x, int64_t diagonal, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("diag"), where);
+  const CompositeScope scope(WEFT_OP("diag"), where, {x});
   if (x.dim() == 2) return clone(weft::diagonal(x, diagonal, 0, 1, where), where);
   WEFT_CHECK_AT(where, x.dim() == 1, "diag: x ", x.sizes(), " must have one or two dimensions");
   // Rows [x_i, 0 … 0] of n + 1: read as rows of n, x_i has moved to column i.
@@ -514,7 +534,7 @@ Tensor diag(const Tensor& x, int64_t diagonal, SourceLocation where) {
 }
 
 Tensor one_hot(const Tensor& x, int64_t num_classes, SourceLocation where) {
-  const CompositeScope scope(WEFT_OP("one_hot"), where);
+  const CompositeScope scope(WEFT_OP("one_hot"), where, {x});
   WEFT_CHECK_AT(where, x.dtype() == DType::Int64, "one_hot: x is ", x.dtype(), "; it must be int64");
   WEFT_CHECK_AT(where, num_classes >= -1, "one_hot: num_classes is ", num_classes,
                 "; it must be positive, or -1 for the largest value plus one");

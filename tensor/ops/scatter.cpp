@@ -88,8 +88,9 @@ void put_scatter(const Call& call, const Tensor& target) {
   const int64_t dim = dim_of(call, target);
   const Tensor index = checked_index(call, target, dim);
   if (!index.defined()) return;
-  const Tensor source = call.has_tensor(2) ? unaliased(call.tensor(2), target)
-                                           : number_tensor(call.operands[2].scalar, target->dtype);
+  const Tensor source = call.has_tensor(2)
+                            ? unaliased(call.tensor(2), target)
+                            : number_tensor(call.operands[2].scalar, target->dtype, call.name());
   scatter_along(ScatterOp::Assign, target, dim, index, source);
 }
 
@@ -126,20 +127,21 @@ OutputSpecs infer_scatter_reduce(const Call& call) {
 }
 
 // What a reduction starts from where the old value does not count.
+constexpr const char* kNeutral = "scatter_reduce";  // these numbers fit
 Tensor neutral(Reduce reduce, DType dtype) {
-  if (reduce == Reduce::Prod) return number_tensor(1, dtype);
-  if (reduce == Reduce::Sum || reduce == Reduce::Mean) return number_tensor(0, dtype);
+  if (reduce == Reduce::Prod) return number_tensor(1, dtype, kNeutral);
+  if (reduce == Reduce::Sum || reduce == Reduce::Mean) return number_tensor(0, dtype, kNeutral);
   const bool lowest = reduce == Reduce::Max;
   if (is_floating(dtype)) {
     const double infinity = std::numeric_limits<double>::infinity();
-    return number_tensor(lowest ? -infinity : infinity, dtype);
+    return number_tensor(lowest ? -infinity : infinity, dtype, kNeutral);
   }
   return visit(dtype, [&](auto zero) -> Tensor {
     using T = decltype(zero);
     if constexpr (std::is_integral_v<T>)
       return number_tensor(
           static_cast<int64_t>(lowest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max()),
-          dtype);
+          dtype, kNeutral);
     else return {};
   });
 }
@@ -162,7 +164,7 @@ void put_scatter_reduce(const Call& call, const Tensor& target) {
   if (reduce == Reduce::Mean) {
     const Tensor counts = make_tensor(target->layout.sizes, DType::Int64, target->device);
     std::fill_n(data_of<int64_t>(counts), int_numel(counts), include_self ? 1 : 0);
-    scatter_along(ScatterOp::Add, counts, dim, index, number_tensor(1, DType::Int64));
+    scatter_along(ScatterOp::Add, counts, dim, index, number_tensor(1, DType::Int64, kNeutral));
     cpu::divide_by_counts({sizes_of(sums.work), {strides_of(sums.work), strides_of(counts)}},
                           sums.work->dtype, bytes_of(sums.work), data_of<int64_t>(counts));
   }
@@ -239,7 +241,7 @@ void put_index_fill(const Call& call, const Tensor& target) {
   const int64_t dim = dim_of(call, target);
   const Tensor index = checked_index(call, target, dim);
   if (!index.defined()) return;
-  const Tensor value = number_tensor(call.operands[2].scalar, target->dtype);
+  const Tensor value = number_tensor(call.operands[2].scalar, target->dtype, call.name());
   // One number, seen as a source of the right size.
   Layout<Sym> layout = target->layout;
   layout.offset = Sym::from_int(0);
@@ -260,6 +262,8 @@ Expr index_fill_element(LoopReader& loop, const Call& call, const OutputSpec& re
       count.concrete() > kMostCompared)
     return {};
   const auto dim = static_cast<size_t>(dim_of(call, x));
+  const Expr fill = element::checked_number(loop, call.operands[2].scalar, result.dtype, call.name());
+  if (fill.graph == nullptr) return {};
   const Expr value = loop.load(0, place);
   Expr is_named;
   for (int64_t k = 0; k < count.concrete(); ++k) {
@@ -270,7 +274,7 @@ Expr index_fill_element(LoopReader& loop, const Call& call, const OutputSpec& re
     is_named = is_named.is_number() ? is_entry : is_named | is_entry;
   }
   if (is_named.is_number()) return value;
-  return element::choose(is_named, element::number(loop, call.operands[2].scalar, result.dtype), value);
+  return element::choose(is_named, fill, value);
 }
 
 // ---- Gradients ------------------------------------------------------------------------------------------------------
@@ -328,8 +332,9 @@ struct Extremes {
     // Only what index reaches of the source takes part.
     x_wins = eq(x, y).to(x.dtype());
     if (!args.include_self) x_wins = scatter(x_wins, args.dim, index, 0);
-    Tensor used = source;
-    for (int64_t d = 0; d < index.dim() && index.dim() == used.dim(); ++d)
+    // An empty index may have other dimensions than the source, of which it reaches nothing.
+    Tensor used = index.dim() == source.dim() ? source : gather(y, args.dim, index);
+    for (int64_t d = 0; d < index.dim(); ++d)
       if (used.size(d) != index.size(d)) used = narrow(used, d, 0, index.size(d));
     source_wins = eq(used, gather(y, args.dim, index)).to(x.dtype());
     shares = clamp_min(scatter_add(x_wins, args.dim, index, source_wins), 1);

@@ -79,7 +79,7 @@ std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool la
 }
 
 Tensor argsort(const Tensor& x, int64_t dim, bool descending, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("argsort"), where);
+  const CompositeScope scope(WEFT_OP("argsort"), where, {x});
   return std::get<1>(sort(x, dim, descending));
 }
 

@@ -25,8 +25,9 @@ Term term_call(const Op& op, std::initializer_list<Term> args) {
     operands[0] = number;
   }
   static const Attrs none = {};
-  return call(op, std::span<const Operand>(operands.data(), operands.size()), none,
-              CompositeScope::current() != nullptr ? CompositeScope::current()->where() : SourceLocation());
+  return Term(
+      call(op, std::span<const Operand>(operands.data(), operands.size()), none,
+           CompositeScope::current() != nullptr ? CompositeScope::current()->where() : SourceLocation()));
 }
 
 }  // namespace detail

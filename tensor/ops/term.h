@@ -9,7 +9,8 @@ namespace weft {
 
 class Term {
  public:
-  Term(Tensor tensor) : tensor_(std::move(tensor)) {}         // NOLINT
+  // Explicit, so that the operations below are not those of tensors too.
+  explicit Term(Tensor tensor) : tensor_(std::move(tensor)) {}
   Term(Scalar number) : number_(number), is_number_(true) {}  // NOLINT
   template <class T>
   requires std::is_arithmetic_v<T> Term(T number) : Term(Scalar(number)) {}  // NOLINT

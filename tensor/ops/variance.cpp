@@ -201,7 +201,7 @@ Tensor std(const Tensor& x, const DimList& dims, double correction, bool keepdim
 }
 std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const DimList& dims, double correction, bool keepdim,
                                     SourceLocation where) {
-  CompositeScope scope(WEFT_OP("var_mean"), where);
+  const CompositeScope scope(WEFT_OP("var_mean"), where, {x});
   return {var(x, dims, correction, keepdim, where), mean(x, dims, keepdim, {}, where)};
 }
 Tensor logsumexp(const Tensor& x, const DimList& dims, bool keepdim, SourceLocation where) {

@@ -315,7 +315,8 @@ void register_view_ops(OpTable& table) {
   reinterpret.op().view_dtype = [](const Attrs& attrs, DType) { return attrs[0].as_dtype(); };
   entry(table, "transpose(Tensor x, int dim0, int dim1) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
-        return view_rules::transpose(x, attrs[0].as_int(), attrs[1].as_int());
+        return view_rules::transpose(x, attrs[0].as_int(), attrs[1].as_int(),
+                                     called_name(WEFT_OP("transpose")));
       })
       .grad([](Dy<> dy, const Attrs& attrs, const GradCall& grad) {
         return transpose(dy, attrs[0].as_int(), attrs[1].as_int(), grad.where);
@@ -335,18 +336,19 @@ void register_view_ops(OpTable& table) {
       .samples({.calls = {"x=[3,4] dims=[1,0]", "x=[2,3,4] dims=[-1,0,1]", "x=[] dims=[]"}});
   entry(table, "expand(Tensor x, SymInt[] size) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
-        return view_rules::expand<Sym>(x, attrs[0].as_sizes());
+        return view_rules::expand<Sym>(x, attrs[0].as_sizes(), called_name(WEFT_OP("expand")));
       })
       .grad([](Dy<> dy, InSpec<0> x, const GradCall& grad) { return sum_to(dy, x.sizes(), grad.where); })
       .samples({.calls = {"x=[3,1] size=[3,4]", "x=[4] size=[2,3,-1]", "x=[] size=[2,2]", "x=[1] size=[0]"}});
   entry(table, "squeeze(Tensor x, int[]? dim=None) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
-        return view_rules::squeeze(x, attrs[0].is_none() ? nullptr : &attrs[0].as_dims());
+        return view_rules::squeeze(x, attrs[0].is_none() ? nullptr : &attrs[0].as_dims(),
+                                   called_name(WEFT_OP("squeeze")));
       })
       .grad(reshape_back);
   entry(table, "unsqueeze(Tensor x, int dim) -> Tensor", Kind::View)
       .view([](const Layout<Sym>& x, const Attrs& attrs, DType) {
-        return view_rules::unsqueeze(x, attrs[0].as_int());
+        return view_rules::unsqueeze(x, attrs[0].as_int(), called_name(WEFT_OP("unsqueeze")));
       })
       .grad(reshape_back);
   // The same data under another handle.

@@ -9,37 +9,22 @@
 namespace weft {
 namespace {
 
-// What the rules throw outside of call() gets the user's line here.
-template <class F>
-auto at_place(SourceLocation where, F&& f) {
-  try {
-    return f();
-  } catch (Error& error) {
-    error.add_place(CompositeScope::current() != nullptr ? CompositeScope::current()->where() : where);
-    throw;
-  }
-}
-
 constexpr int64_t kMaxEmptyChunks = 1 << 20;
 
-int64_t dim_of(const Tensor& x, int64_t dim, const char* op, SourceLocation where) {
-  return at_place(where, [&] { return normalize_dim(dim, x.dim(), op); });
-}
+int64_t dim_of(const Tensor& x, int64_t dim, const char* op) { return normalize_dim(dim, x.dim(), op); }
 
 }  // namespace
 
 Tensor reshape(const Tensor& x, const SymList& sizes, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("reshape"), where);
-  return at_place(where, [&] {
-    const Sizes inferred = view_rules::infer_sizes<Sym>(sizes, x.numel(), x->layout.sizes, "reshape");
-    const bool fits = view_rules::view_strides(x->layout, inferred).has_value();
-    return view(fits ? x : call(WEFT_OP("clone"), {x}, {true}, where), SymList(inferred), where);
-  });
+  const CompositeScope scope(WEFT_OP("reshape"), where, {x});
+  const Sizes inferred = view_rules::infer_sizes<Sym>(sizes, x.numel(), x->layout.sizes, "reshape");
+  const bool fits = view_rules::view_strides(x->layout, inferred).has_value();
+  return view(fits ? x : call(WEFT_OP("clone"), {x}, {true}, where), SymList(inferred), where);
 }
 
 Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("flatten"), where);
-  const int64_t start = dim_of(x, start_dim, "flatten", where), end = dim_of(x, end_dim, "flatten", where);
+  const CompositeScope scope(WEFT_OP("flatten"), where, {x});
+  const int64_t start = dim_of(x, start_dim, "flatten"), end = dim_of(x, end_dim, "flatten");
   WEFT_CHECK_AT(where, start <= end, "flatten: start_dim ", start_dim, " comes after end_dim ", end_dim,
                 " in ", x.sizes());
   if (x.dim() == 0) return reshape(x, {1}, where);
@@ -53,13 +38,12 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim, SourceLocati
 }
 
 Tensor unflatten(const Tensor& x, int64_t dim, const SymList& sizes, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("unflatten"), where);
-  const int64_t at = dim_of(x, dim, "unflatten", where);
+  const CompositeScope scope(WEFT_OP("unflatten"), where, {x});
+  const int64_t at = dim_of(x, dim, "unflatten");
   WEFT_CHECK_AT(where, x.dim() > 0 && !sizes.empty(), "unflatten: sizes ", SizesView(sizes),
                 " for dimension ", dim, " of ", x.sizes(), "; one dimension becomes one or more");
   Sizes whole = {x.size(at)};
-  const Sizes inner =
-      at_place(where, [&] { return view_rules::infer_sizes<Sym>(sizes, x.size(at), whole, "unflatten"); });
+  const Sizes inner = view_rules::infer_sizes<Sym>(sizes, x.size(at), whole, "unflatten");
   SymList result;
   for (int64_t d = 0; d < x.dim(); ++d) {
     if (d != at) result.push_back(x.size(d));
@@ -70,22 +54,22 @@ Tensor unflatten(const Tensor& x, int64_t dim, const SymList& sizes, SourceLocat
 }
 
 Tensor t(const Tensor& x, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("t"), where);
+  const CompositeScope scope(WEFT_OP("t"), where, {x});
   WEFT_CHECK_AT(where, x.dim() <= 2, "t: the tensor ", x.sizes(), " has ", x.dim(),
                 " dimensions; it takes up to 2: use transpose() or permute()");
   return transpose(x, 0, x.dim() < 2 ? 0 : 1, where);
 }
 
 Tensor movedim(const Tensor& x, const DimList& source, const DimList& destination, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("movedim"), where);
+  const CompositeScope scope(WEFT_OP("movedim"), where, {x});
   WEFT_CHECK_AT(where, source.size() == destination.size(), "movedim: ", source.size(), " sources and ",
                 destination.size(), " destinations are given; each dimension needs both");
   const size_t rank = static_cast<size_t>(x.dim());
   DimList order(std::vector<int64_t>(rank, -1));
   SmallVector<bool, 8> moved(rank, false);
   for (size_t i = 0; i < source.size(); ++i) {
-    const auto from = static_cast<size_t>(dim_of(x, source[i], "movedim", where));
-    const auto to = static_cast<size_t>(dim_of(x, destination[i], "movedim", where));
+    const auto from = static_cast<size_t>(dim_of(x, source[i], "movedim"));
+    const auto to = static_cast<size_t>(dim_of(x, destination[i], "movedim"));
     if (rank == 0) continue;
     WEFT_CHECK_AT(where, !moved[from], "movedim: source dimension ", source[i], " is named twice");
     WEFT_CHECK_AT(where, order[to] < 0, "movedim: destination dimension ", destination[i], " is named twice");
@@ -102,15 +86,15 @@ Tensor movedim(const Tensor& x, const DimList& source, const DimList& destinatio
 }
 
 Tensor broadcast_to(const Tensor& x, const SymList& sizes, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("broadcast_to"), where);
+  const CompositeScope scope(WEFT_OP("broadcast_to"), where, {x});
   return expand(x, sizes, where);
 }
 
 Tensor narrow(const Tensor& x, int64_t dim, SymArg start_arg, SymArg length_arg, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("narrow"), where);
+  const CompositeScope scope(WEFT_OP("narrow"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "narrow: a tensor without dimensions cannot be narrowed");
   const Sym start = start_arg, length = length_arg;
-  const Sym size = x.size(dim_of(x, dim, "narrow", where));
+  const Sym size = x.size(dim_of(x, dim, "narrow"));
   WEFT_CHECK_AT(where, length >= 0, "narrow: the length ", length, " is negative");
   WEFT_CHECK_AT(where, start >= -size && start <= size, "narrow: start ", start,
                 " is out of range for dimension ", dim, " of ", x.sizes(), "; it takes ", -size, " to ",
@@ -137,9 +121,9 @@ std::vector<Tensor> pieces_of(const Tensor& x, Sym size, int64_t count, int64_t 
 }  // namespace
 
 std::vector<Tensor> split(const Tensor& x, SymArg size_arg, int64_t dim, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("split"), where);
+  const CompositeScope scope(WEFT_OP("split"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "split: a tensor without dimensions cannot be split");
-  const Sym size = size_arg, whole = x.size(dim_of(x, dim, "split", where));
+  const Sym size = size_arg, whole = x.size(dim_of(x, dim, "split"));
   WEFT_CHECK_AT(where, size > 0 || (size == 0 && whole == 0), "split: pieces of ", size, " of dimension ",
                 dim, " of ", x.sizes(), "; a piece needs 1 element or more");
   const int64_t count = size == 0 || whole == 0 ? 1 : int64_t{(whole - 1) / size + 1};
@@ -147,9 +131,9 @@ std::vector<Tensor> split(const Tensor& x, SymArg size_arg, int64_t dim, SourceL
 }
 
 std::vector<Tensor> split(const Tensor& x, const SymList& sizes, int64_t dim, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("split"), where);
+  const CompositeScope scope(WEFT_OP("split"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "split: a tensor without dimensions cannot be split");
-  const Sym whole = x.size(dim_of(x, dim, "split", where));
+  const Sym whole = x.size(dim_of(x, dim, "split"));
   Sym sum = Sym::from_int(0);
   for (Sym size : sizes) {
     WEFT_CHECK_AT(where, size >= 0, "split: sizes ", SizesView(sizes), " hold the negative size ", size);
@@ -167,10 +151,10 @@ std::vector<Tensor> split(const Tensor& x, const SymList& sizes, int64_t dim, So
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("chunk"), where);
+  const CompositeScope scope(WEFT_OP("chunk"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "chunk: a tensor without dimensions cannot be cut");
   WEFT_CHECK_AT(where, chunks > 0, "chunk: ", chunks, " chunks are wanted; it takes 1 or more");
-  const Sym whole = x.size(dim_of(x, dim, "chunk", where));
+  const Sym whole = x.size(dim_of(x, dim, "chunk"));
   // An empty dimension has no size from which the number of pieces would follow.
   if (whole == 0) {
     // One handle each: far more of them than anyone means would take the memory before the error.
@@ -185,9 +169,9 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation where) {
-  CompositeScope scope(WEFT_OP("unbind"), where);
+  const CompositeScope scope(WEFT_OP("unbind"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "unbind: a tensor without dimensions cannot be taken apart");
-  const int64_t count = x.size(dim_of(x, dim, "unbind", where));
+  const int64_t count = x.size(dim_of(x, dim, "unbind"));
   std::vector<Tensor> pieces;
   for (int64_t i = 0; i < count; ++i) pieces.push_back(select(x, dim, i, where));
   return pieces;

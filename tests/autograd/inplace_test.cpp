@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tensor/tensor_data.h"
 #include "tests/autograd/tensors.h"
 
 namespace weft {
@@ -23,6 +24,44 @@ TEST(InPlace, ALeafThatRequiresGradIsRefused) {
   Tensor row = x.slice(0, at(0), at(1));
   expect_contains(error_of([&] { row.mul_(2); }), "mul_: self is a view of a leaf that requires grad");
   EXPECT_EQ(list(x), (List{1, 2}));
+}
+
+// However the view was made and whatever writes.
+TEST(InPlace, AViewOfALeafThatRequiresGradIsRefused) {
+  const Tensor x = values({1, 2, 3, 4}, {2, 2}).requires_grad_();
+  using indexing::Slice;
+  const std::vector<std::function<Tensor()>> views = {
+      [&] { return x[0]; },
+      [&] { return x[0][1]; },
+      [&] { return x.t(); },
+      [&] { return x.view({4}).narrow(0, 1, 2); },
+      [&] {
+        return x.index({Slice(), 1});
+      },
+      [&] { return x.unsqueeze(0).diagonal(0, 1, 2); },
+      [&] { return x.alias(); },
+      [&] { return x.unbind()[1]; },
+  };
+  for (size_t i = 0; i < views.size(); ++i) {
+    SCOPED_TRACE(i);
+    Tensor view = views[i]();
+    for (const auto& write : std::vector<std::function<void()>>{
+             [&] { view.add_(1); }, [&] { view.zero_(); }, [&] { view.copy_(view.detach()); },
+             [&] { view.masked_fill_(ones({}, kBool), 1); }, [&] { view *= 2; }, [&] { view.uniform_(); }}) {
+      const std::string text = error_of(write);
+      expect_contains(text, "self is a view of a leaf that requires grad");
+      expect_contains(text, "inplace_test.cpp");
+    }
+    const NoGradGuard guard;  // an initialiser's
+    view.add_(0);
+  }
+  Tensor y = x;
+  expect_contains(error_of([&] { y.index_put_({0}, 5); }), "leaf that requires grad");
+  expect_contains(error_of([&] { y.index_put_({Slice(), tensor({0})}, 5); }), "leaf that requires grad");
+  EXPECT_EQ(list(x), (List{1, 2, 3, 4}));
+  Tensor z = x * 1;
+  z[0].add_(1);
+  EXPECT_EQ(list(z), (List{2, 3, 3, 4}));
 }
 
 TEST(InPlace, AnOptimizersWriteIntoALeafIsAllowedAndSeen) {

@@ -6,8 +6,11 @@
 #include "autograd/grad.h"
 #include "autograd/grad_mode.h"
 #include "tensor/dispatch.h"
+#include "tests/support/error_text.h"
 
 namespace weft::testing {
+
+using namespace ::testing;  // `testing::Test` in namespace weft is still that of GoogleTest
 
 inline Tensor values(const std::vector<double>& numbers, const std::vector<int64_t>& sizes,
                      DType dtype = kFloat64) {
@@ -30,18 +33,7 @@ inline std::vector<double> list(const Tensor& x) {
 }
 using List = std::vector<double>;
 
-// The text of the Error that the function throws.
-template <class F>
-std::string error_of(F&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-inline void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text << "\nshould contain: " << part;
-}
+using tests::error_of;
+using tests::expect_contains;
 
 }  // namespace weft::testing

@@ -1,6 +1,8 @@
 // Gradients through and inside compiled functions: cases that users of tensor compilers met.
 // Their neighbours are in backward_test.cpp.
 
+#include <cmath>
+
 #include "tests/compiler/all_modes.h"
 
 namespace weft {

@@ -1,5 +1,7 @@
 // Sizes, guards and recompiles: cases that users of tensor compilers met, and their neighbours.
 
+#include <cmath>
+
 #include "tests/compiler/all_modes.h"
 
 namespace weft {

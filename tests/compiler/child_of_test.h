@@ -13,6 +13,8 @@
 
 namespace weft::testing {
 
+using namespace ::testing;  // `testing::Test` in namespace weft is still that of GoogleTest
+
 // The child's process id. `body` says by true that all went well there.
 inline pid_t start_child(const std::function<bool()>& body) {
   std::fflush(nullptr);

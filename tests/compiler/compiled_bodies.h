@@ -15,6 +15,7 @@
 #include "compiler/loops/kernel_call.h"
 #include "tensor/dispatch.h"
 #include "tests/compiler/body_builder.h"
+#include "tests/compiler/number_slot.h"
 
 namespace weft::compiler::tests {
 
@@ -130,13 +131,6 @@ inline Tensor empty_of(std::vector<int64_t> sizes, DType dtype) {
   Tensor x = make_tensor(SymList(sizes), dtype);
   std::memset(bytes_of(x), 0x5a, x.nbytes());
   return x;
-}
-// A number as a kernel takes it.
-template <class T>
-uint64_t slot(T x) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &x, sizeof x);
-  return bits;
 }
 // The element at (b, r, c) of a dense tensor of the size of the loops.
 inline Sym element(BodyBuilder& b) { return (b.b * b.body.rows + b.r) * b.body.columns + b.c; }

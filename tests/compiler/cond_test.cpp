@@ -5,23 +5,10 @@
 
 #include "compiler/runtime/arm.h"
 #include "compiler/trace/graph.h"
+#include "tests/support/error_text.h"
 
 namespace weft {
 namespace {
-
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
-#define EXPECT_ERROR(text, ...)                                             \
-  do {                                                                      \
-    const std::string error = error_of([&] { __VA_ARGS__; });               \
-    EXPECT_NE(error.find(text), std::string::npos) << "it says: " << error; \
-  } while (false)
 
 bool is_equal(const Tensor& a, const Tensor& b) {
   return a.sizes() == b.sizes() && a.dtype() == b.dtype() && equal(a, b);

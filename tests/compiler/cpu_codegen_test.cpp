@@ -6,6 +6,7 @@
 
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include "tensor/cpu/convert.h"
 #include "tensor/cpu/reduce.h"

@@ -6,10 +6,13 @@
 #include <array>
 #include <map>
 
+#include "tests/support/error_text.h"
 #include "weft.h"
 
 namespace weft {
 namespace {
+
+using tests::error_of;
 
 using compiler::ArgumentLeaves;
 using compiler::Callee;
@@ -175,16 +178,6 @@ TEST(Flatten, NamesLeavesByTheirPath) {
   EXPECT_EQ(call.callee.number_name(1), "x2.1");
   Call<void, Tensor> alone([](Tensor) {}, batch.x);
   EXPECT_EQ(alone.callee.tensor_name(0), "x");
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Flatten, ReferenceArgumentsMayBeWrittenButNotReassigned) {

@@ -79,7 +79,7 @@ TEST(Guards, NameWhoFixedADimension) {
   const SourceLocation here = SourceLocation::current();
   GuardFacts facts(leaves_of({ones({120})}), Names());
   facts.tensors[0].sizes.push_back({true, 120, {here, nullptr}});
-  const std::string where = to_string(here);
+  const std::string where = weft::to_string(here);
   const GuardBlock block(facts);
   EXPECT_EQ(failure_of(block, {ones({121})}), "x0.size(0) was 120, is 121 (fixed at " + where + ")");
   const auto lines = block.facts().describe();

@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <weft.h>
+#include <sstream>
+
+#include "tests/support/error_text.h"
 
 namespace weft {
 namespace {
+
+using tests::error_of;
 
 class CaptureOutput {
  public:
@@ -20,15 +25,6 @@ class CaptureOutput {
   std::ostringstream text_;
   std::streambuf* before_;
 };
-
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(PrintOp, ShowsTheValuesOfEachCall) {
   CaptureOutput output;

@@ -13,14 +13,18 @@
 #include "compiler/codegen/cpu_compiler.h"
 #include "tensor/base/error.h"
 #include "tests/compiler/child_of_test.h"
+#include "tests/support/error_text.h"
 
 namespace weft::compiler::testing {
+
+using namespace ::testing;
 
 namespace fs = std::filesystem;
 using weft::testing::child_is_well;
 using weft::testing::in_child;
 using weft::testing::in_children;
 using weft::testing::start_child;
+using weft::tests::error_of;
 
 // A function that adds the number.
 inline CpuSource adds(int number) {
@@ -29,16 +33,6 @@ inline CpuSource adds(int number) {
 }
 inline int call(const CpuLibraryPtr& library, const std::string& name, int x) {
   return reinterpret_cast<int (*)(int)>(library->entry(name))(x);
-}
-
-template <class F>
-std::string error_of(F body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 // Compiles add_0 … add_(count - 1) and calls them.

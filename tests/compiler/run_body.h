@@ -8,6 +8,7 @@
 
 #include "compiler/loops/interpreter.h"
 #include "tests/compiler/body_builder.h"
+#include "tests/compiler/number_slot.h"
 #include "tests/support/compare.h"
 
 namespace weft::compiler::tests {
@@ -32,13 +33,6 @@ struct Body : BodyBuilder {
   std::vector<int64_t> sizes;
   TableEnvironment environment{*body.expressions};
 };
-
-template <class T>
-uint64_t slot(T value) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
-  return bits;
-}
 
 inline KernelError run(const Body& body, const Tensors& tensors, int threads = 3) {
   verify(body.body);

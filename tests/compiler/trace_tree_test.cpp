@@ -1,5 +1,7 @@
 // When a compiled function enters the user's code: recompiles, branches on data, loops, numbers read on the host.
 
+#include <cmath>
+
 #include "tests/compiler/all_modes.h"
 
 namespace weft {

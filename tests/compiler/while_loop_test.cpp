@@ -3,22 +3,10 @@
 
 #include <weft.h>
 
+#include "tests/support/error_text.h"
+
 namespace weft {
 namespace {
-
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
-#define EXPECT_ERROR(text, ...)                                             \
-  do {                                                                      \
-    const std::string error = error_of([&] { __VA_ARGS__; });               \
-    EXPECT_NE(error.find(text), std::string::npos) << "it says: " << error; \
-  } while (false)
 
 const CompileOptions kOneGraph{.fullgraph = true};
 

@@ -3,6 +3,7 @@
 #include "tests/golden/checks.h"
 
 #include <set>
+#include <sstream>
 
 #include "tests/support/compare.h"
 

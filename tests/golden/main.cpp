@@ -1,15 +1,14 @@
 // weft_golden: runs the stored reference programs and compares every result and gradient with the stored values.
 // Place: a tool of the build tree; its command line and its output are fixed in docs/architecture.md (contracts).
-#include <unistd.h>
-#include <CLI/CLI.hpp>
-#include <csignal>
+#include <algorithm>
 #include <iostream>
-#include <set>
 
 #include "compiler/runtime/compile.h"
 #include "compiler/runtime/stats.h"
 #include "tensor/cuda/cuda.h"
 #include "tests/golden/checks.h"
+#include "tests/support/check_run.h"
+#include "tests/support/command_line.h"
 #include "tests/support/compare.h"
 
 namespace weft::tests {
@@ -19,7 +18,7 @@ constexpr int kRuns = 3;  // so that a compiled function is hit twice
 
 struct Options {
   std::string manifest, tensors, mode = "eager", device = "cpu", id, dump;
-  std::set<std::string> groups;
+  std::vector<std::string> groups;
   bool stats = false;
 };
 
@@ -107,54 +106,35 @@ std::string check_program(const Program& program, const Mode& mode, const NamedT
   return mode.is_compiled() ? check_counts(program, before) : "";
 }
 
-// A crash still names its program and leaves the closing line. Only async-signal-safe calls.
-char current_program[256];
-int passed = 0, failed = 0;
-void report_crash(int signal) {
-  char text[512];
-  const int size = std::snprintf(text, sizeof text, "FAIL %s: crashed with signal %d\n%d passed, %d failed\n",
-                                 current_program, signal, passed, failed + 1);
-  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text, static_cast<size_t>(size));
-  _exit(1);
-}
-
 int run(const Options& options) {
   if (options.device == "cuda" && !cuda::is_available()) throw Error(cuda::why_unavailable());
   const NamedTensors tensors = read_safetensors(options.tensors);
   std::vector<Program> programs = read_programs(options.manifest);
   std::erase_if(programs, [&](const Program& program) {
-    return (!options.groups.empty() && !options.groups.contains(program.group)) ||
+    const auto& groups = options.groups;
+    return (!groups.empty() && std::find(groups.begin(), groups.end(), program.group) == groups.end()) ||
            (!options.id.empty() && options.id != program.id &&
             options.id != program.group + "/" + program.id);
   });
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) std::signal(signal, report_crash);
+  const auto mode = kModes.find(options.mode);
   NamedTensors dump;
+  CheckRun checks;
   for (Program& program : programs) {
     program.device = Device(options.device);
-    std::snprintf(current_program, sizeof current_program, "%s/%s", program.group.c_str(),
-                  program.id.c_str());
-    const auto mode = kModes.find(options.mode);
-    std::string text = mode == kModes.end() ? "mode '" + options.mode + "' is not there yet"
-                                            : check_program(program, mode->second, tensors,
-                                                            options.dump.empty() ? nullptr : &dump);
-    if (text.empty()) {
-      ++passed;
-      continue;
-    }
-    ++failed;
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    std::cout << "FAIL " << current_program << ": " << text << std::endl;
+    checks.run(program.group + "/" + program.id, [&]() -> std::string {
+      if (mode == kModes.end()) return "mode '" + options.mode + "' is not there yet";
+      return check_program(program, mode->second, tensors, options.dump.empty() ? nullptr : &dump);
+    });
   }
   if (!options.dump.empty()) write_safetensors(options.dump, dump);
-  if (programs.empty()) std::cerr << "weft_golden: no program matches --group and --id\n";
+  if (checks.is_empty()) std::cerr << "weft_golden: no program matches --group and --id\n";
   if (options.stats) {
     const CompileStats stats = compile_stats();
     std::cout << "compilations " << stats.traces << ", kernels " << stats.kernels << ", extern calls "
               << stats.extern_calls << ", interpreter fallbacks " << stats.interpreted << '\n';
     if (options.device == "cuda") std::cerr << "host trips " << stats.host_trips << '\n';
   }
-  std::cout << passed << " passed, " << failed << " failed" << std::endl;
-  return failed == 0 && passed > 0 ? 0 : 1;
+  return checks.finish();
 }
 
 }  // namespace
@@ -162,17 +142,18 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   weft::tests::Options options;
-  CLI::App app("Runs the stored reference programs and compares them with the values of PyTorch");
-  app.add_option("--manifest", options.manifest, "the programs, a JSON file")->required();
-  app.add_option("--tensors", options.tensors, "their values, a safetensors file")->required();
-  app.add_option("--mode", options.mode, "how they run")
-      ->check(CLI::IsMember({"eager", "aot_eager", "interpret", "compiled", "reduce-overhead"}));
-  app.add_option("--device", options.device, "where they run")->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--group", options.groups, "only programs of this group; may be given several times");
-  app.add_option("--id", options.id, "only this program");
-  app.add_flag("--stats", options.stats, "print what was compiled before the last line");
-  app.add_option("--dump", options.dump, "write all results to this safetensors file");
-  CLI11_PARSE(app, argc, argv);
+  weft::tests::CommandLine line(
+      "Runs the stored reference programs and compares them with the values of PyTorch");
+  line.required("--manifest", options.manifest, "the programs, a JSON file");
+  line.required("--tensors", options.tensors, "their values, a safetensors file");
+  line.option("--mode", options.mode, "how they run",
+              {"eager", "aot_eager", "interpret", "compiled", "reduce-overhead"});
+  line.option("--device", options.device, "where they run", {"cpu", "cuda"});
+  line.list("--group", options.groups, "only programs of this group; may be given several times");
+  line.option("--id", options.id, "only this program");
+  line.flag("--stats", options.stats, "print what was compiled before the last line");
+  line.option("--dump", options.dump, "write all results to this safetensors file");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     return weft::tests::run(options);
   } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 // Place: between tests/support and the command line of main.cpp.
 #include "tests/golden/program.h"
 
+#include <fstream>
 #include <limits>
 
 #include "autograd/grad.h"

@@ -1,6 +1,8 @@
 // The facts of struct Algebra hold bit for bit, in every dtype, with -0, infinities and NaN among the values.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/harness/sample.h"
 #include "tests/support/compare.h"
 

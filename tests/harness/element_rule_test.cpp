@@ -7,6 +7,7 @@
 
 #include "compiler/trace/infer.h"
 #include "compiler/trace/scalar_table.h"
+#include "tensor/base/half.h"
 #include "tensor/cpu/index.h"
 #include "tensor/index_rules.h"
 #include "tensor/loop_rule.h"
@@ -453,13 +454,7 @@ TEST_P(ElementRuleOf, EqualsTheKernelBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OpTable, ElementRuleOf, ::testing::ValuesIn(ops_with_a_rule()),
-                         [](const auto& info) {
-                           std::string name = info.param->name();
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-                           return name;
-                         });
+                         [](const auto& info) { return test_name_of(*info.param); });
 
 // No op of the table has pieces like these: several copies and a fill along one dimension.
 TEST(ElementRule, MovesByAnyPieces) {

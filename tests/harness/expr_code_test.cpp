@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "tensor/cpu/isa.h"
 #include "tensor/expr/print_cpp.h"

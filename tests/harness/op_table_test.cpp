@@ -374,13 +374,7 @@ TEST_P(Harness, GradientsAgreeWithFiniteDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OpTable, Harness, ::testing::ValuesIn(OpTable::instance().all()),
-                         [](const auto& info) {
-                           std::string name = info.param->name();
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-                           return name;
-                         });
+                         [](const auto& info) { return test_name_of(*info.param); });
 
 // What a formula does not read must not be kept alive until backward.
 TEST(SavedForBackward, OnlyWhatTheFormulaReads) {

@@ -2,10 +2,13 @@
 // Place: beneath the tests of the table harness.
 #include "tests/harness/sample.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <sstream>
 
 #include "tensor/base/half.h"
 
@@ -281,6 +284,13 @@ BoundCall Sample::call(const Op& op, const std::vector<Tensor>& tensors) const {
     kwargs.emplace_back(op.schema.params[entry.param].name, std::move(arg));
   }
   return bind_call(op, {}, kwargs);
+}
+
+std::string test_name_of(const Op& op) {
+  std::string name = op.name();
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
 }
 
 std::vector<Sample> samples_of(const Op& op) {

@@ -33,6 +33,9 @@ class Sample {
   BoundCall call(const Op& op, const std::vector<Tensor>& tensors) const;
 };
 
+// The op's name with _ for what a test's name may not hold.
+std::string test_name_of(const Op& op);
+
 // Empty if no call is known: the op has arguments that cannot be made up and its entry gives no text.
 std::vector<Sample> samples_of(const Op& op);
 

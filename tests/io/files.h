@@ -11,6 +11,7 @@
 
 #include "tensor/dispatch.h"
 #include "tensor/tensor.h"
+#include "tests/support/error_text.h"
 
 namespace weft {
 
@@ -54,17 +55,6 @@ inline Tensor counting_tensor(const std::vector<int64_t>& sizes, DType dtype, in
 }
 inline std::string raw_bytes(const Tensor& x) { return {bytes_of(x), x.nbytes()}; }
 
-// The text of the Error that f throws, or "no error".
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const InternalError& error) {
-    return std::string("INTERNAL ") + error.what();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using tests::error_of;
 
 }  // namespace weft

@@ -324,26 +324,31 @@ TEST(Gemm, DotOfManyBlocksMatchesDouble) {
   }
 }
 
+// c = a · b for square matrices without gaps.
+Gemm square(int64_t n, const std::vector<float>& a, const std::vector<float>& b, float* c) {
+  return {.dtype = kFloat32,
+          .batch = 1,
+          .m = n,
+          .n = n,
+          .k = n,
+          .a = a.data(),
+          .a_batch = 0,
+          .a_row = n,
+          .a_col = 1,
+          .b = b.data(),
+          .b_batch = 0,
+          .b_row = n,
+          .b_col = 1,
+          .c = c,
+          .c_batch = 0,
+          .c_row = n};
+}
+
 TEST_P(EveryBackend, NanOfUnusedMemoryStaysOut) {
   // c holds NaN before; rows beyond the matrix hold NaN too.
   const int64_t n = 20;
   std::vector<float> a(n * n, 1), b(n * n, 2), c(n * n, NAN);
-  run_gemm({.dtype = kFloat32,
-            .batch = 1,
-            .m = n,
-            .n = n,
-            .k = n,
-            .a = a.data(),
-            .a_batch = 0,
-            .a_row = n,
-            .a_col = 1,
-            .b = b.data(),
-            .b_batch = 0,
-            .b_row = n,
-            .b_col = 1,
-            .c = c.data(),
-            .c_batch = 0,
-            .c_row = n});
+  run_gemm(square(n, a, b, c.data()));
   for (float x : c) EXPECT_EQ(x, 40);
 }
 
@@ -354,23 +359,7 @@ TEST_P(EveryBackend, AProductInsideAParallelRegionIsSafe) {
   parallel_for(
       4, 1,
       [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          run_gemm({.dtype = kFloat32,
-                    .batch = 1,
-                    .m = n,
-                    .n = n,
-                    .k = n,
-                    .a = a.data(),
-                    .a_batch = 0,
-                    .a_row = n,
-                    .a_col = 1,
-                    .b = b.data(),
-                    .b_batch = 0,
-                    .b_row = n,
-                    .b_col = 1,
-                    .c = c.data() + i * n * n,
-                    .c_batch = 0,
-                    .c_row = n});
+        for (int64_t i = begin; i < end; ++i) run_gemm(square(n, a, b, c.data() + i * n * n));
       },
       1);
   for (float x : c) ASSERT_EQ(x, 192);

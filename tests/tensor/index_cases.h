@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <typeinfo>
 
+#include "tests/support/error_text.h"
 #include "tests/tensor/tensor_values.h"
 
 namespace weft::testing_values {
@@ -78,19 +78,5 @@ inline Tensor raw_copy(const Tensor& x) { return as_dtype(x, x.dtype()); }
 inline constexpr DType kEveryDType[] = {DType::Float32, DType::Float64, DType::BFloat16, DType::Float16,
                                         DType::Int64,   DType::Int32,   DType::Int16,    DType::Int8,
                                         DType::UInt8,   DType::Bool};
-
-// The text of the Error of kind E that f throws.
-template <class E = Error, class F>
-std::string thrown(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    const bool is_kind = std::is_same_v<E, Error> || typeid(error) == typeid(E);
-    return std::string(is_kind ? "" : "another kind: ") + error.what();
-  }
-  return "no error";
-}
-#define EXPECT_TEXT(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << (text) << "\nshould contain: " << (part)
 
 }  // namespace weft::testing_values

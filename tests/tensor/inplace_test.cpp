@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "tests/support/error_text.h"
+
 namespace weft {
 namespace {
 
@@ -12,16 +14,6 @@ using Floats = std::vector<float>;
 using namespace indexing;
 
 Floats values(const Tensor& x) { return x.to_vector<float>(); }
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "no error";
-}
 
 // Case C24: elements between those of the view stay.
 TEST(InPlace, WriteThroughAViewWithGaps) {
@@ -59,10 +51,10 @@ TEST(InPlace, CopyBroadcastsAndConverts) {
   EXPECT_EQ(x.to_vector<int32_t>(), (std::vector<int32_t>{1, -2, 3, 1, -2, 3}));
   x.copy_(tensor(7.));
   EXPECT_EQ(x.sum().item<int64_t>(), 42);
-  EXPECT_EQ(error_of([&] { x.copy_(zeros({2})); }),
+  EXPECT_EQ(tests::first_line_of_error([&] { x.copy_(zeros({2})); }),
             "copy_: the source of sizes [2] does not broadcast to the sizes [2, 3] of the tensor that is "
             "written to");
-  EXPECT_EQ(error_of([&] { x.fill_(zeros({1})); }),
+  EXPECT_EQ(tests::first_line_of_error([&] { x.fill_(zeros({1})); }),
             "fill_: the value has sizes [1]; it must be a number or a tensor without dimensions");
   x.t().fill_(tensor(4));
   EXPECT_EQ(x.sum().item<int64_t>(), 24);

@@ -3,6 +3,7 @@
 #include <weft.h>
 
 #include <cmath>
+#include <sstream>
 
 namespace weft {
 namespace {

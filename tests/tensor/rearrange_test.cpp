@@ -53,13 +53,17 @@ TEST(Cat, PromotesAndSkipsTheOldEmptyTensor) {
 
 TEST(Cat, ErrorsNameTheTensor) {
   const Tensor a = random_tensor({2, 3}, DType::Float32), b = random_tensor({2, 4}, DType::Float32);
-  EXPECT_TEXT(thrown([&] { cat({a, b}); }), "cat: tensor 1 is [2, 4] and an earlier one [2, 3]");
-  EXPECT_TEXT(thrown([&] {
-                cat({a, random_tensor({3}, DType::Float32)});
-              }),
-              "tensor 1 is [3]; all must have 2");
-  EXPECT_TEXT(thrown([&] { cat(TensorList()); }), "is empty");
-  EXPECT_TEXT(thrown([&] { cat({from_values({1}, {}, DType::Float32)}); }), "without dimensions");
+  tests::expect_contains(tests::error_of([&] {
+                           cat({a, b});
+                         }),
+                         "cat: tensor 1 is [2, 4] and an earlier one [2, 3]");
+  tests::expect_contains(tests::error_of([&] {
+                           cat({a, random_tensor({3}, DType::Float32)});
+                         }),
+                         "tensor 1 is [3]; all must have 2");
+  tests::expect_contains(tests::error_of([&] { cat(TensorList()); }), "is empty");
+  tests::expect_contains(tests::error_of([&] { cat({from_values({1}, {}, DType::Float32)}); }),
+                         "without dimensions");
   EXPECT_THROW(cat({a}, 2), IndexError);
 }
 
@@ -85,7 +89,10 @@ TEST(Flip, MirrorsTheNamedDimensions) {
   expect_array(flip(from_values({3}, {}, DType::Float32), 0), Array({}, 3));
   expect_array(flip(from_values({3}, {}, DType::Float32), -1), Array({}, 3));
   expect_array(flip(random_tensor({0, 2}, DType::Float32), 1), Array({0, 2}));
-  EXPECT_TEXT(thrown([&] { flip(random_tensor({2, 2}, DType::Float32), {0, -2}); }), "occurs twice");
+  tests::expect_contains(tests::error_of([&] {
+                           flip(random_tensor({2, 2}, DType::Float32), {0, -2});
+                         }),
+                         "occurs twice");
 }
 
 TEST(Roll, ShiftsAroundTheEnd) {
@@ -99,7 +106,7 @@ TEST(Roll, ShiftsAroundTheEnd) {
     for (const Tensor& layout : in_layouts(x)) expect_array(roll(layout, {shift, -1}, {1, 0}), want);
   }
   expect_array(roll(random_tensor({0, 3}, DType::Float32), {2}, {0}), Array({0, 3}));
-  EXPECT_TEXT(thrown([&] { roll(x, {1, 2}, {0}); }), "2 shifts for 1 dimensions");
+  tests::expect_contains(tests::error_of([&] { roll(x, {1, 2}, {0}); }), "2 shifts for 1 dimensions");
 }
 
 TEST(Pad, EveryModeReadsItsFormula) {
@@ -140,10 +147,10 @@ TEST(Pad, EveryModeReadsItsFormula) {
 
 TEST(Pad, ErrorsAndEmptyTensors) {
   const Tensor x = random_tensor({2, 3}, DType::Float32);
-  EXPECT_TEXT(thrown([&] { pad(x, {1}); }), "a pair for each dimension");
-  EXPECT_TEXT(thrown([&] { pad(x, {-2, -2}); }), "cut more than dimension 1");
-  EXPECT_TEXT(thrown([&] { pad(x, {3, 0}, "reflect"); }), "too little to copy");
-  EXPECT_TEXT(thrown([&] { pad(x, {1, 0}, "mirror"); }), "must be constant, reflect");
+  tests::expect_contains(tests::error_of([&] { pad(x, {1}); }), "a pair for each dimension");
+  tests::expect_contains(tests::error_of([&] { pad(x, {-2, -2}); }), "cut more than dimension 1");
+  tests::expect_contains(tests::error_of([&] { pad(x, {3, 0}, "reflect"); }), "too little to copy");
+  tests::expect_contains(tests::error_of([&] { pad(x, {1, 0}, "mirror"); }), "must be constant, reflect");
   expect_array(pad(random_tensor({2, 0}, DType::Int64), {1, 1}, "constant", 4), Array({2, 2}, 4));
   expect_array(pad(x, {-3, 0}), Array({2, 0}));
 }
@@ -182,7 +189,8 @@ TEST(Triangles, KeepOneSideOfTheDiagonal) {
       }
     }
   }
-  EXPECT_TEXT(thrown([&] { tril(random_tensor({3}, DType::Float32)); }), "at least two dimensions");
+  tests::expect_contains(tests::error_of([&] { tril(random_tensor({3}, DType::Float32)); }),
+                         "at least two dimensions");
   const Tensor x = random_tensor({2, 2}, DType::Float32);
   expect_array(tril(x, INT64_MAX), Array(x));
   expect_array(triu(x, -(int64_t{1} << 61)), Array(x));

@@ -10,6 +10,7 @@
 #include "tensor/base/half.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/dispatch.h"
+#include "tests/support/error_text.h"
 
 namespace weft {
 namespace {
@@ -163,16 +164,6 @@ TEST(Sort, ThreadsChangeNothing) {
   EXPECT_EQ(one, two);
 }
 
-template <class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Sort, GradientsGoBackToWhereTheValuesStood) {
   for (const int64_t dim : {0, 1}) {
     Tensor x = from<double>({2, 3}, {3, 1, 2, 6, 4, 5});
@@ -191,13 +182,14 @@ TEST(Sort, GradientsGoBackToWhereTheValuesStood) {
 
 TEST(Sort, ErrorsNameWhatWasGiven) {
   const Tensor x = uninitialised({2, 3}, kFloat32);
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(tests::error_of([&] {
               topk(x, 4);
             }).find("topk: k is 4, but dimension 1 of [2, 3] has 3 elements: k may be 0 to 3"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { topk(x, -1, 0); }).find("topk: k is -1"), std::string::npos);
+  EXPECT_NE(tests::error_of([&] { topk(x, -1, 0); }).find("topk: k is -1"), std::string::npos);
   EXPECT_THROW(sort(x, 2), IndexError);
-  EXPECT_NE(message_of([&] { sort(Tensor()); }).find("sort: x is an undefined tensor"), std::string::npos);
+  EXPECT_NE(tests::error_of([&] { sort(Tensor()); }).find("sort: x is an undefined tensor"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <weft.h>
 
 #include "tensor/ops/view.h"
+#include "tests/support/error_text.h"
 
 namespace weft {
 namespace {
@@ -15,17 +16,6 @@ Tensor numbers(const SymList& sizes, TensorOptions options = {}) {
   return arange(Scalar(count), options.dtype(options.has_dtype() ? options.dtype() : kFloat32)).view(sizes);
 }
 Floats values(const Tensor& x) { return x.to_vector<float>(); }
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  }
-  return "no error";
-}
 
 void expect_view(const Tensor& view, const Tensor& base, Ints sizes, Ints strides, int64_t offset) {
   EXPECT_EQ(view.sizes().vec(), sizes);
@@ -116,32 +106,34 @@ TEST(View, SameDTypeReinterpretIsAView) {
 
 TEST(View, MistakesSayWhatWouldBeRight) {
   Tensor x = numbers({2, 3});
-  EXPECT_EQ(error_of([&] { x.t().view({6}); }),
+  EXPECT_EQ(tests::first_line_of_error([&] { x.t().view({6}); }),
             "view: a tensor of sizes [3, 2] and strides [1, 3] cannot be seen as [6]: a dimension of the "
             "view would "
             "span two that are not adjacent; use reshape(), which copies");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(tests::first_line_of_error([&] {
               x.reshape({4, -1});
             }),
             "reshape: sizes [4, -1] do not divide the 6 elements of the tensor [2, 3]");
-  EXPECT_EQ(error_of([&] { x.view({5}); }), "view: sizes [5] hold 5 elements, but the tensor [2, 3] has 6");
-  EXPECT_EQ(error_of([&] { x.select(0, 2); }),
+  EXPECT_EQ(tests::first_line_of_error([&] { x.view({5}); }),
+            "view: sizes [5] hold 5 elements, but the tensor [2, 3] has 6");
+  EXPECT_EQ(tests::first_line_of_error([&] { x.select(0, 2); }),
             "select: index 2 is out of range for dimension 0 of the tensor [2, 3]; it takes -2 to 1");
-  EXPECT_EQ(error_of([&] { x.narrow(1, 2, 2); }),
+  EXPECT_EQ(tests::first_line_of_error([&] { x.narrow(1, 2, 2); }),
             "narrow: start 2 and length 2 reach beyond dimension 1 of [2, 3]");
-  EXPECT_EQ(error_of([&] { x.as_strided({4}, {2}); }),
+  EXPECT_EQ(tests::first_line_of_error([&] { x.as_strided({4}, {2}); }),
             "as_strided: sizes [4] with strides [2] and offset 0 reach element 6 of a storage of 6 elements");
-  EXPECT_EQ(error_of([&] { x.slice(0, 0, 2, 0); }), "slice: step is 0; it must be 1 or more");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(tests::first_line_of_error([&] { x.slice(0, 0, 2, 0); }),
+            "slice: step is 0; it must be 1 or more");
+  EXPECT_EQ(tests::first_line_of_error([&] {
               x.expand({2, 4});
             }),
             "expand: dimension 1 of the tensor [2, 3] has size 3, not 1, and cannot become 4 of [2, 4]");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(tests::first_line_of_error([&] {
               x.split({1, 2}, 1).size() == 2 ? x.split({1, 1}, 1) : std::vector<Tensor>();
             }),
             "split: sizes [1, 1] add up to 2, but dimension 1 of [2, 3] has 3");
   EXPECT_EQ(
-      error_of([&] { x.view(kFloat64); }),
+      tests::first_line_of_error([&] { x.view(kFloat64); }),
       "view: the last dimension of [2, 3] has 3 elements of 4 bytes, which do not fill elements of 8 bytes");
   EXPECT_THROW(x.select(0, 5), IndexError);
   EXPECT_THROW(x.transpose(0, 2), IndexError);

@@ -1,9 +1,11 @@
 // weft_training: repeats the stored training runs and compares gradients, losses, rates, norms and final weights.
 // Place: a tool of the build tree; its command line and its output are fixed in docs/architecture.md (contracts).
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <fstream>
 #include <iostream>
 
+#include "tests/support/check_run.h"
+#include "tests/support/command_line.h"
 #include "tests/support/compare.h"
 #include "tests/training/setup.h"
 
@@ -18,6 +20,8 @@ struct Options {
 };
 
 // ---- Modes ------------------------------------------------------------------------------------------------------------
+
+const std::vector<std::string> kModes = {"eager", "aot_eager", "compiled", "step"};
 
 struct StepResult {
   Tensor loss;
@@ -169,31 +173,20 @@ int run_all(const Options& options) {
   const Device device(options.device);
   if (device.is_cuda() && !cuda::is_available()) throw Error(cuda::why_unavailable());
   const Digits digits(options.data, device);
-  int passed = 0, failed = 0;
+  CheckRun checks;
   for (const Json& entry : manifest.at("runs")) {
     const std::string id = entry.at("id");
     if (!options.ids.empty() && std::find(options.ids.begin(), options.ids.end(), id) == options.ids.end())
       continue;
-    std::string text;
-    try {
-      WEFT_CHECK(options.mode == "eager" || options.mode == "aot_eager" || options.mode == "compiled" ||
-                     options.mode == "step",
-                 "mode '", options.mode, "' is not there yet");
+    checks.run(id, [&]() -> std::string {
+      if (std::find(kModes.begin(), kModes.end(), options.mode) == kModes.end())
+        return "mode '" + options.mode + "' is not there yet";
       check(entry, options.mode, tensors, digits, device);
-    } catch (const std::exception& error) {
-      text = error.what();
-      std::replace(text.begin(), text.end(), '\n', ' ');
-    }
-    if (text.empty()) {
-      ++passed;
-      continue;
-    }
-    ++failed;
-    std::cout << "FAIL " << id << ": " << text << std::endl;
+      return {};
+    });
   }
-  if (passed + failed == 0) std::cerr << "weft_training: no run has an --id of these\n";
-  std::cout << passed << " passed, " << failed << " failed" << std::endl;
-  return failed == 0 && passed > 0 ? 0 : 1;
+  if (checks.is_empty()) std::cerr << "weft_training: no run has an --id of these\n";
+  return checks.finish();
 }
 
 }  // namespace
@@ -201,15 +194,16 @@ int run_all(const Options& options) {
 
 int main(int argc, char** argv) {
   weft::tests::Options options;
-  CLI::App app("Repeats the stored training runs and compares them with the values of PyTorch");
-  app.add_option("--manifest", options.manifest, "the runs, a JSON file")->required();
-  app.add_option("--tensors", options.tensors, "weights and gradients, a safetensors file")->required();
-  app.add_option("--data", options.data, "the folder of digits.csv and devils_dictionary.txt")->required();
-  app.add_option("--mode", options.mode, "how a step runs")
-      ->check(CLI::IsMember({"eager", "aot_eager", "compiled", "step", "step-graph"}));
-  app.add_option("--device", options.device, "where it runs")->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--id", options.ids, "only this run; may be given several times");
-  CLI11_PARSE(app, argc, argv);
+  weft::tests::CommandLine line(
+      "Repeats the stored training runs and compares them with the values of PyTorch");
+  line.required("--manifest", options.manifest, "the runs, a JSON file");
+  line.required("--tensors", options.tensors, "weights and gradients, a safetensors file");
+  line.required("--data", options.data, "the folder of digits.csv and devils_dictionary.txt");
+  line.option("--mode", options.mode, "how a step runs",
+              {"eager", "aot_eager", "compiled", "step", "step-graph"});
+  line.option("--device", options.device, "where it runs", {"cpu", "cuda"});
+  line.list("--id", options.ids, "only this run; may be given several times");
+  if (const auto status = line.parse(argc, argv)) return *status;
   try {
     return weft::tests::run_all(options);
   } catch (const std::exception& error) {
