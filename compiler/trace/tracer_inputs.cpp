@@ -61,7 +61,11 @@ uint32_t Tracer::add_input(InputSource source, const Tensor& real, const Layout<
                            inputs_[line].fake->storage, memory.storage, view, input.value);
   } else {
     PathInput& input = inputs_[index];
-    input.value = graph_.add_input(spec, name);
+    // Places in the graph count from the first element: where that lies in its storage differs between calls. An op that
+    // counts from the start of the storage is given the whole storage.
+    OutputSpec from_first = spec;
+    from_first.offset = Sym::from_int(0);
+    input.value = graph_.add_input(from_first, name);
     input_of_value_.emplace(input.value, index);
     input.fake = fake_of(spec, input.value);
     FakeSlot::of(input.fake).storage->input = index;

@@ -185,6 +185,20 @@ TEST(Audits, AreOnlyMadeAtTheirHits) {
   EXPECT_EQ(counts.traces(), 1u);
 }
 
+// Batches cut out of a table lie at another place in each call.
+TEST(Audits, FindNothingWhereATensorLiesAtAnotherPlace) {
+  const Counts counts;
+  const auto f = compile([](Tensor x) { return (x.slice(1, 1) * 2).sum(1) + x.select(1, 0); });
+  const Tensor table = numbers({14, 3});
+  for (int64_t i = 0; i < 12; ++i) {
+    const Tensor x = table.slice(0, i, i + 2);
+    EXPECT_EQ(tests::difference_of_bits(f(x), (x.slice(1, 1) * 2).sum(1) + x.select(1, 0)), "") << i;
+  }
+  EXPECT_EQ(counts.traces(), 1u);
+  EXPECT_EQ(counts.audits(), 2u);
+  EXPECT_EQ(counts.hits(), 9u);
+}
+
 TEST(Audits, FindNothingInFunctionsThatOnlyWriteAndDraw) {
   Tensor count = zeros({}, kInt64);
   const Counts counts;
