@@ -144,7 +144,7 @@ void CompiledFunction::Impl::log_recompile(const TracedPath& path, const GuardFa
   ++versions;
   if (!log_enabled(LogChannel::Recompiles)) return;
   std::string consequence;
-  if (failure.field == GuardFailure::Field::Size &&
+  if (failure.field == GuardFailure::Field::Size && failure.leaf < policies.sizes.size() &&
       policies.sizes[failure.leaf][failure.dim].kind != DimPolicy::Kind::Static)
     consequence = weft::detail::concat("dimension ", failure.dim, " is now dynamic");
   compiler::log_recompile(

@@ -123,7 +123,7 @@ NumberPolicy DynamicState::number_policy(uint32_t leaf) const {
 }
 
 bool DynamicState::is_fixed_too_often(const GuardFailure& failure, const ArgumentLeaves& leaves) {
-  if (failure.field != GuardFailure::Field::Size) return false;
+  if (failure.field != GuardFailure::Field::Size || failure.leaf >= leaves.tensors.size()) return false;
   // 0 and 1 have programs of their own by rule, and static sizes were fixed by us.
   if (failure.got <= 1 || failure.expected <= 1) return false;
   const auto policy = policies(failure.leaf, *leaves.tensors[failure.leaf])[failure.dim];

@@ -41,37 +41,49 @@ GuardFacts argument_facts(const TracedPath& path, const ArgumentLeaves& leaves, 
                   tracer.inputs()[tracer.inputs()[write.input].source.index].real->storage);
     });
   };
+  // C++ code asked for it, or a backward added to it.
+  const auto is_looked_at = [&](const PathInput& gradient) {
+    return std::any_of(effects.grad_facts.begin(), effects.grad_facts.end(),
+                       [&](const GradFact& fact) { return fact.input == gradient.source.index; });
+  };
   const auto writes_grad = [&](uint32_t input) {
     return std::any_of(effects.grad_writes.begin(), effects.grad_writes.end(),
                        [&](const GradWrite& write) { return write.input == input; }) ||
            std::any_of(effects.grad_facts.begin(), effects.grad_facts.end(),
                        [&](const GradFact& fact) { return fact.input == input; });
   };
+  const auto describe = [&](TensorFacts& tensor, uint32_t i) {
+    const PathInput& input = tracer.inputs()[i];
+    tensor.is_used = tracer.is_used(i) || is_written(i);
+    tensor.is_written = is_written(i);
+    tensor.is_grad_written = writes_grad(i);
+    // What C++ code did not ask matters only where ops may record it.
+    const bool is_recorded = tensor.is_used && tracer.depends_on_grad_mode() && tracer.used_grad_mode();
+    if (input.is_grad_asked || is_recorded || tensor.is_grad_written)
+      tensor.requires_grad = input.requires_grad;
+    else tensor.is_grad_free = tensor.is_used && !tracer.depends_on_grad_mode();
+    if (tracer.is_in_line(input.real) || input.has_place) {
+      tensor.offset = {true, input.real->layout.offset.concrete(), {}};
+      tensor.storage_bytes = {true, static_cast<int64_t>(input.real->storage->bytes()), {}};
+    }
+  };
   for (uint32_t i = 0; i < tracer.inputs().size(); ++i) {
     const PathInput& input = tracer.inputs()[i];
-    const bool is_lined = input.real.defined() && tracer.is_in_line(input.real);
-    if (input.source.kind == InputSource::Kind::Captured) {
+    if (input.source.kind == InputSource::Kind::Captured)
       facts.captured.push_back({input.name, input.real.impl(), is_written(i), writes_grad(i)});
-      continue;
-    }
     if (input.source.kind != InputSource::Kind::Argument) continue;
     // The same tensor may stand in several places: what was found out of it holds for each.
-    for (size_t leaf = 0; leaf < leaves.tensors.size(); ++leaf) {
-      if (!leaves.tensors[leaf]->is_same(input.real)) continue;
-      TensorFacts& tensor = facts.tensors[leaf];
-      tensor.is_used = tracer.is_used(i) || is_written(i);
-      tensor.is_written = is_written(i);
-      tensor.is_grad_written = writes_grad(i);
-      // What C++ code did not ask matters only where ops may record it.
-      const bool is_recorded = tensor.is_used && tracer.depends_on_grad_mode() && tracer.used_grad_mode();
-      if (input.is_grad_asked || is_recorded || tensor.is_grad_written)
-        tensor.requires_grad = input.requires_grad;
-      else tensor.is_grad_free = tensor.is_used && !tracer.depends_on_grad_mode();
-      if (is_lined || input.has_place) {
-        tensor.offset = {true, input.real->layout.offset.concrete(), {}};
-        tensor.storage_bytes = {true, static_cast<int64_t>(input.real->storage->bytes()), {}};
-      }
-    }
+    for (size_t leaf = 0; leaf < leaves.tensors.size(); ++leaf)
+      if (leaves.tensors[leaf]->is_same(input.real)) describe(facts.tensors[leaf], i);
+  }
+  for (uint32_t k = 0; k < tracer.gradients().size(); ++k) {
+    const uint32_t i = tracer.gradients()[k];
+    const PathInput& input = tracer.inputs()[i];
+    // What nobody looked at may be as it likes, and away.
+    if (!tracer.is_used(i) && !is_written(i) && !is_looked_at(input) && !tracer.is_in_line(input.real))
+      continue;
+    const auto leaf = static_cast<uint32_t>(leaves.tensors.size()) + k;
+    describe(facts.add_gradient(leaf, route_to(tracer, input.source, input, callee), input.real), i);
   }
   if (tracer.depends_on_grad_mode()) facts.global_mask |= kGradModeBits;
   facts.add_shapes(tracer.shapes(), tracer.graph().expressions);

@@ -361,16 +361,16 @@ void TraceRun::lift_what_differs(FollowState& following) {
   following.numbers = now;
 }
 
-void TraceRun::begin(std::vector<Intrusive<Storage>> lines, HostFunctions& host,
+void TraceRun::begin(const ArgumentLeaves& leaves, std::vector<Intrusive<Storage>> lines, HostFunctions& host,
                      const FollowState* following) {
   path_ = {};
   next_input_ = next_number_ = next_carried_ = 0;
   next_node_ = 0;
   carried_.clear();
   failure_ = Failure::Function;
-  tracer_ =
-      std::make_shared<Tracer>(TraceOptions{this, options_.fullgraph, std::move(lines),
-                                            following != nullptr ? &following->lifted : nullptr, &host});
+  tracer_ = std::make_shared<Tracer>(TraceOptions{this, options_.fullgraph, std::move(lines),
+                                                  following != nullptr ? &following->lifted : nullptr, &host,
+                                                  static_cast<uint32_t>(leaves.tensors.size())});
 }
 
 namespace {
@@ -414,7 +414,7 @@ TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const Arg
   for (;;) {
     prefix_ = bound;
     known_ = known;
-    begin(lines, host, following);
+    begin(leaves, lines, host, following);
     Effects effects;
     std::shared_ptr<const void> structure;
     try {
@@ -503,7 +503,7 @@ void TraceRun::carry_out(const ArgumentLeaves& leaves, Callee& callee, const Arg
   prefix_ = segments;
   known_ = outcomes;
   stops_ = true;
-  begin(lines_of(segments, frame), host, following);
+  begin(leaves, lines_of(segments, frame), host, following);
   try {
     const TraceScope scope(*tracer_);
     enter(leaves, callee, policies, &frame);

@@ -62,7 +62,8 @@ class TraceRun final : public BreakHandler {
     Segment,   // from a segment that ran,
     Capture,   // or from the compiler
   };
-  void begin(std::vector<Intrusive<Storage>> lines, HostFunctions& host, const FollowState* following);
+  void begin(const ArgumentLeaves& leaves, std::vector<Intrusive<Storage>> lines, HostFunctions& host,
+             const FollowState* following);
   bool reads_storage(const Storage& storage) const;
   void carry_out_trace();
   void run_segment(const std::shared_ptr<SegmentNode>& node);

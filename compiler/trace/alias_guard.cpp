@@ -16,9 +16,7 @@ constexpr size_t kMostSlots = 4096;
 
 const char* begin_of(const Storage& storage) { return static_cast<const char*>(storage.data()); }
 const char* end_of(const Storage& storage) { return begin_of(storage) + storage.bytes(); }
-const Storage& storage_of(const ArgumentLeaves& leaves, uint32_t leaf) {
-  return *leaves.tensors[leaf]->impl()->storage;
-}
+const Storage& storage_of(GuardedTensors tensors, uint32_t leaf) { return *tensors[leaf]->impl()->storage; }
 
 struct Item {
   const char *begin, *end;  // of the elements
@@ -48,12 +46,12 @@ int64_t distance(const TensorImpl& a, const TensorImpl& b) {
 
 }  // namespace
 
-std::vector<Overlap> find_overlaps(const GuardFacts& facts, const ArgumentLeaves& leaves) {
+std::vector<Overlap> find_overlaps(const GuardFacts& facts, GuardedTensors tensors) {
   std::vector<Item> items;
   for (uint32_t i = 0; i < facts.tensors.size(); ++i) {
     const TensorFacts& x = facts.tensors[i];
-    if (x.is_used && leaves.tensors[i]->defined())
-      add_item(items, *leaves.tensors[i]->impl(), i, false, x.is_written, x.is_grad_written);
+    if (x.is_used && tensors[i]->defined())
+      add_item(items, *tensors[i]->impl(), i, false, x.is_written, x.is_grad_written);
   }
   for (size_t i = 0; i < facts.captured.size(); ++i) {
     const CapturedFacts& x = facts.captured[i];
@@ -111,16 +109,16 @@ AliasGuard::AliasGuard(const GuardFacts& facts) {
   captured_.resize(kept);
 }
 
-bool AliasGuard::check(const GuardFacts& facts, const ArgumentLeaves& leaves) const {
+bool AliasGuard::check(const GuardFacts& facts, GuardedTensors tensors) const {
   if (parts_.empty()) return true;
-  if (facts.overlaps.empty() && !may_overlap(leaves)) return true;
-  return find_overlaps(facts, leaves) == facts.overlaps;
+  if (facts.overlaps.empty() && !may_overlap(tensors)) return true;
+  return find_overlaps(facts, tensors) == facts.overlaps;
 }
 
-bool AliasGuard::may_overlap(const ArgumentLeaves& leaves) const {
+bool AliasGuard::may_overlap(GuardedTensors tensors) const {
   if (!captured_.empty()) {
     for (const Part& part : parts_) {
-      const Storage& storage = storage_of(leaves, part.leaf);
+      const Storage& storage = storage_of(tensors, part.leaf);
       const char *begin = begin_of(storage), *end = end_of(storage);
       auto range = std::partition_point(captured_.begin(), captured_.end(),
                                         [&](const Range& each) { return each.end <= begin; });
@@ -128,15 +126,15 @@ bool AliasGuard::may_overlap(const ArgumentLeaves& leaves) const {
         if (part.is_written || range->is_written) return true;
     }
   }
-  return writes_argument_ && may_overlap_each_other(leaves);
+  return writes_argument_ && may_overlap_each_other(tensors);
 }
 
-bool AliasGuard::may_overlap_each_other(const ArgumentLeaves& leaves) const {
+bool AliasGuard::may_overlap_each_other(GuardedTensors tensors) const {
   const size_t count = parts_.size();
   if (count <= kFewParts) {
     Range ranges[kFewParts];
     for (size_t i = 0; i < count; ++i) {
-      const Storage& storage = storage_of(leaves, parts_[i].leaf);
+      const Storage& storage = storage_of(tensors, parts_[i].leaf);
       const Range range = {begin_of(storage), end_of(storage), parts_[i].is_written};
       for (size_t j = 0; j < i; ++j)
         if ((range.is_written | ranges[j].is_written) && range.begin < ranges[j].end &&
@@ -152,7 +150,7 @@ bool AliasGuard::may_overlap_each_other(const ArgumentLeaves& leaves) const {
   uintptr_t slots[kMostSlots];  // a storage, with 1 added if it is written
   std::fill_n(slots, num_slots, 0);
   for (const Part& part : parts_) {
-    const Storage& storage = storage_of(leaves, part.leaf);
+    const Storage& storage = storage_of(tensors, part.leaf);
     if (storage.is_wrapped()) return true;  // it may lie on the memory of another one
     const auto key = reinterpret_cast<uintptr_t>(&storage);
     size_t at = key * 0x9E3779B97F4A7C15u >> shift;

@@ -1,6 +1,7 @@
 // GuardFacts: taking in what a trace found out, and saying it in words.
 #include "compiler/trace/guard_facts.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "autograd/tape.h"
@@ -57,11 +58,12 @@ TensorFacts::TensorFacts(std::string leaf_name, const Tensor& x) : name(std::mov
 }
 
 // Without the lock of the gradient: who changes gradients while a function that reads them runs has a race of his own.
-const TensorImpl* Route::find(const ArgumentLeaves& leaves) const {
+const Tensor& Route::find(const ArgumentLeaves& leaves) const {
+  static const Tensor none;
   const Tensor& x = leaf == kHeld ? held : *leaves.tensors[leaf];
-  if (!is_grad) return x.impl();
+  if (!is_grad) return x;
   const autograd::Tape* tape = x.defined() ? autograd::tape_of(x) : nullptr;
-  return tape != nullptr && tape->cell ? tape->cell->grad.impl() : nullptr;
+  return tape != nullptr && tape->cell ? tape->cell->grad : none;
 }
 
 GuardFacts::GuardFacts(const ArgumentLeaves& leaves, const Callee& callee)
@@ -76,6 +78,27 @@ GuardFacts::GuardFacts(const ArgumentLeaves& leaves, const Callee& callee)
   }
 }
 
+TensorFacts& GuardFacts::add_gradient(uint32_t leaf, Route route, const Tensor& gradient) {
+  gradient_leaves_.push_back(leaf);
+  tensors.emplace_back(route.name, gradient);
+  gradients.push_back(std::move(route));
+  return tensors.back();
+}
+
+uint32_t GuardFacts::place_of(uint32_t leaf) const {
+  if (leaf < num_leaves()) return leaf;
+  const auto at = std::find(gradient_leaves_.begin(), gradient_leaves_.end(), leaf);
+  WEFT_ASSERT(at != gradient_leaves_.end(), "a trace relied on leaf ", leaf, ", of which nothing is guarded");
+  return static_cast<uint32_t>(num_leaves() + static_cast<size_t>(at - gradient_leaves_.begin()));
+}
+
+GuardedTensors GuardFacts::guarded(const ArgumentLeaves& leaves, SmallVector<const Tensor*, 8>& room) const {
+  if (gradients.empty()) return {leaves.tensors.data(), leaves.tensors.size()};
+  room.append(leaves.tensors.begin(), leaves.tensors.end());
+  for (const Route& gradient : gradients) room.push_back(&gradient.find(leaves));
+  return {room.data(), room.size()};
+}
+
 void GuardFacts::add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expressions> expressions) {
   const auto fix = [](FixedFact& fact, const FixedValue& fixed) {
     if (!fact.is_fixed) fact = {true, fixed.value, fixed.place};
@@ -85,7 +108,7 @@ void GuardFacts::add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expres
     switch (source.kind) {
       case SymbolSource::Kind::Size:
       case SymbolSource::Kind::Stride: {
-        TensorFacts& tensor = tensors[source.leaf];
+        TensorFacts& tensor = tensors[place_of(source.leaf)];
         auto& dims = source.kind == SymbolSource::Kind::Size ? tensor.sizes : tensor.strides;
         dims.resize(tensor.rank);
         fix(dims[source.dim], fixed);
@@ -96,9 +119,12 @@ void GuardFacts::add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expres
       case SymbolSource::Kind::Result: break;  // known after a segment has run
     }
   }
-  for (uint32_t symbol : shapes.live_symbols())
-    if (shapes.sources()[symbol].kind < SymbolSource::Kind::Product)
-      reads.push_back({shapes.sources()[symbol], symbol});
+  for (uint32_t symbol : shapes.live_symbols()) {
+    SymbolSource source = shapes.sources()[symbol];
+    if (source.kind >= SymbolSource::Kind::Product) continue;
+    if (source.kind != SymbolSource::Kind::Number) source.leaf = place_of(source.leaf);
+    reads.push_back({source, symbol});
+  }
   tables = std::move(expressions);
   // What is asked of data-dependent results is checked when they are there.
   uint32_t num_known = 0;
@@ -109,7 +135,10 @@ void GuardFacts::add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expres
   symbols = SymGuardProgram(shapes, tables, 0, num_known);
 }
 
-void GuardFacts::add_overlaps(const ArgumentLeaves& leaves) { overlaps = find_overlaps(*this, leaves); }
+void GuardFacts::add_overlaps(const ArgumentLeaves& leaves) {
+  SmallVector<const Tensor*, 8> room;
+  overlaps = find_overlaps(*this, guarded(leaves, room));
+}
 
 std::vector<std::string> GuardFacts::describe() const {
   std::vector<std::string> lines;

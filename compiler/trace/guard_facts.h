@@ -68,13 +68,13 @@ struct Route {
   Tensor held = {};
   bool is_grad = false;
 
-  // Null where there is no such gradient.
-  const TensorImpl* find(const ArgumentLeaves& leaves) const;
+  // Undefined where there is no such gradient.
+  const Tensor& find(const ArgumentLeaves& leaves) const;
 };
 // What is reached by either is one tensor: the program has one input for both.
 struct SameTensor {
   Route a, b;
-  bool holds(const ArgumentLeaves& leaves) const { return a.find(leaves) == b.find(leaves); }
+  bool holds(const ArgumentLeaves& leaves) const { return a.find(leaves).is_same(b.find(leaves)); }
 };
 
 struct SymbolRead {
@@ -88,8 +88,12 @@ uint64_t current_global_word();
 // A fixed number in words; of a Float, its bits.
 std::string text_of_number(NumberLeaf::Kind kind, int64_t bits);
 
+// The tensors that guards look at: the leaves of the arguments, then gradients. None is null.
+using GuardedTensors = std::span<const Tensor* const>;
+
 struct GuardFacts {
-  std::vector<TensorFacts> tensors;  // by leaf
+  std::vector<TensorFacts> tensors;  // by leaf, then by gradient
+  std::vector<Route> gradients;
   std::vector<NumberFacts> numbers;
   std::vector<CapturedFacts> captured;
   std::vector<Overlap> overlaps;
@@ -105,13 +109,25 @@ struct GuardFacts {
   GuardFacts() = default;
   GuardFacts(const ArgumentLeaves& leaves, const Callee& callee);
 
-  // Fixes the sizes, strides and numbers that the trace relied on, and reads the symbols that it needs. After the trace.
+  size_t num_leaves() const { return tensors.size() - gradients.size(); }
+  // Adds a gradient that the trace relied on, which it calls leaf `leaf`. Returns its facts.
+  TensorFacts& add_gradient(uint32_t leaf, Route route, const Tensor& gradient);
+
+  // Fixes the sizes, strides and numbers that the trace relied on, and reads the symbols that it needs. After the trace, and
+  // when all gradients are there.
   void add_shapes(const ShapeEnv& shapes, std::shared_ptr<const Expressions> expressions);
   // Notes which tensors shared memory in this call, where one of them is written. After is_used and its like are set.
   void add_overlaps(const ArgumentLeaves& leaves);
+  // What is guarded in this call; `room` holds it where there are gradients.
+  GuardedTensors guarded(const ArgumentLeaves& leaves, SmallVector<const Tensor*, 8>& room) const;
 
   // "x: float32 [120, s0] cpu", "dim 0 of x fixed at 120 by view at net.cpp:12", …: a line for each thing that is checked.
   std::vector<std::string> describe() const;
+
+ private:
+  // The place in `tensors` of what the trace calls leaf `leaf`.
+  uint32_t place_of(uint32_t leaf) const;
+  std::vector<uint32_t> gradient_leaves_;  // by gradient
 };
 
 }  // namespace weft::compiler

@@ -110,8 +110,8 @@ std::optional<GuardFailure> tensor_failure(uint32_t leaf, const TensorFacts& was
   return std::nullopt;
 }
 
-std::optional<GuardFailure> overlap_failure(const GuardFacts& facts, const ArgumentLeaves& leaves) {
-  const std::vector<Overlap> now = find_overlaps(facts, leaves);
+std::optional<GuardFailure> overlap_failure(const GuardFacts& facts, GuardedTensors tensors) {
+  const std::vector<Overlap> now = find_overlaps(facts, tensors);
   const auto find = [](const std::vector<Overlap>& list, const Overlap& pair) -> const Overlap* {
     for (const Overlap& each : list)
       if (each.a == pair.a && each.b == pair.b) return &each;
@@ -144,7 +144,7 @@ std::optional<GuardFailure> overlap_failure(const GuardFacts& facts, const Argum
 
 std::optional<GuardFailure> GuardBlock::first_failure(const ArgumentLeaves& leaves,
                                                       uint64_t global_word) const {
-  if (leaves.structure != facts_.structure || leaves.tensors.size() != facts_.tensors.size() ||
+  if (leaves.structure != facts_.structure || leaves.tensors.size() != facts_.num_leaves() ||
       leaves.numbers.size() != facts_.numbers.size()) {
     return Finding().fail(
         Field::Structure, static_cast<int64_t>(facts_.structure), static_cast<int64_t>(leaves.structure),
@@ -153,12 +153,13 @@ std::optional<GuardFailure> GuardBlock::first_failure(const ArgumentLeaves& leav
   if (auto found = global_failure(facts_, global_word)) return found;
   for (uint32_t i = 0; i < facts_.numbers.size(); ++i)
     if (auto found = number_failure(i, facts_.numbers[i], leaves.numbers[i])) return found;
+  SmallVector<const Tensor*, 8> room;
+  const GuardedTensors tensors = facts_.guarded(leaves, room);
   for (uint32_t i = 0; i < facts_.tensors.size(); ++i)
-    if (auto found =
-            tensor_failure(i, facts_.tensors[i], *leaves.tensors[i], (global_word & kGradModeBits) != 0))
+    if (auto found = tensor_failure(i, facts_.tensors[i], *tensors[i], (global_word & kGradModeBits) != 0))
       return found;
-  if (!alias_.check(facts_, leaves))
-    if (auto found = overlap_failure(facts_, leaves)) return found;
+  if (!alias_.check(facts_, tensors))
+    if (auto found = overlap_failure(facts_, tensors)) return found;
   for (uint32_t i = 0; i < facts_.same.size(); ++i) {
     const SameTensor& pair = facts_.same[i];
     if (pair.holds(leaves)) continue;
@@ -169,7 +170,7 @@ std::optional<GuardFailure> GuardBlock::first_failure(const ArgumentLeaves& leav
   }
   if (facts_.reads.empty()) return std::nullopt;
   std::vector<int64_t> symbols(facts_.num_symbols);
-  read_symbols(leaves, symbols);
+  read_symbols(leaves, tensors, symbols);
   const auto fact = facts_.symbols.first_failure(symbols);
   if (!fact) return std::nullopt;
   Finding finding;

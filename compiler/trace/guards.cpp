@@ -57,13 +57,15 @@ GuardBlock::GuardBlock(GuardFacts facts) : facts_(std::move(facts)), alias_(fact
 bool GuardBlock::check(const ArgumentLeaves& leaves, uint64_t global_word, std::span<int64_t> symbols) const {
   uint64_t wrong =
       (leaves.structure ^ facts_.structure) | ((global_word ^ facts_.global_word) & facts_.global_mask) |
-      (leaves.tensors.size() ^ facts_.tensors.size()) | (leaves.numbers.size() ^ facts_.numbers.size());
+      (leaves.tensors.size() ^ facts_.num_leaves()) | (leaves.numbers.size() ^ facts_.numbers.size());
   if (wrong != 0) return false;
+  SmallVector<const Tensor*, 8> room;
+  const GuardedTensors tensors = facts_.guarded(leaves, room);
   const uint64_t counts = (global_word & kGradModeBits) != 0 ? ~uint64_t{0} : ~kRecordedBit;
   for (const NumberRecord& record : numbers_)
     wrong |= bits_of(leaves.numbers[record.leaf].value) ^ record.bits;
   for (const TensorRecord& record : tensors_) {
-    const TensorImpl* const x = leaves.tensors[record.leaf]->impl();
+    const TensorImpl* const x = tensors[record.leaf]->impl();
     if (x == nullptr || !record.is_defined) [[unlikely]] {
       if ((x != nullptr) != record.is_defined) return false;
       continue;
@@ -84,24 +86,25 @@ bool GuardBlock::check(const ArgumentLeaves& leaves, uint64_t global_word, std::
         wrong |= x->storage->bytes() ^ static_cast<uint64_t>(facts.storage_bytes.value);
     }
   }
-  if (wrong != 0 || !alias_.check(facts_, leaves)) return false;
+  if (wrong != 0 || !alias_.check(facts_, tensors)) return false;
   for (const SameTensor& each : facts_.same)
     if (!each.holds(leaves)) return false;
   if (facts_.reads.empty()) return true;
-  read_symbols(leaves, symbols);
+  read_symbols(leaves, tensors, symbols);
   return facts_.symbols.check(symbols);
 }
 
-void GuardBlock::read_symbols(const ArgumentLeaves& leaves, std::span<int64_t> symbols) const {
+void GuardBlock::read_symbols(const ArgumentLeaves& leaves, GuardedTensors tensors,
+                              std::span<int64_t> symbols) const {
   WEFT_ASSERT(symbols.size() >= facts_.num_symbols, symbols.size(), " of ", facts_.num_symbols);
   for (const SymbolRead& read : facts_.reads) {
     const SymbolSource& source = read.source;
     switch (source.kind) {
       case SymbolSource::Kind::Size:
-        symbols[read.symbol] = ints(leaves.tensors[source.leaf]->impl()->layout.sizes)[source.dim];
+        symbols[read.symbol] = ints(tensors[source.leaf]->impl()->layout.sizes)[source.dim];
         break;
       case SymbolSource::Kind::Stride:
-        symbols[read.symbol] = ints(leaves.tensors[source.leaf]->impl()->layout.strides)[source.dim];
+        symbols[read.symbol] = ints(tensors[source.leaf]->impl()->layout.strides)[source.dim];
         break;
       case SymbolSource::Kind::Number:
         symbols[read.symbol] = static_cast<int64_t>(bits_of(leaves.numbers[source.leaf].value));

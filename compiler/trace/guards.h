@@ -64,7 +64,7 @@ class GuardBlock {
     uint32_t leaf;
     uint64_t bits;
   };
-  void read_symbols(const ArgumentLeaves& leaves, std::span<int64_t> symbols) const;
+  void read_symbols(const ArgumentLeaves& leaves, GuardedTensors tensors, std::span<int64_t> symbols) const;
 
   GuardFacts facts_;
   std::vector<TensorRecord> tensors_;

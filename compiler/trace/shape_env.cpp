@@ -77,6 +77,12 @@ Sym ShapeEnv::add(SymbolSource source, int64_t value, const DimPolicy& policy) {
   return self;
 }
 
+DimPolicy ShapeEnv::policy_of(Sym size) const {
+  const auto symbol = table_.as_symbol(size);
+  if (!symbol || *symbol >= entries_.size() || entries_[*symbol].is_placeholder) return {};
+  return {DimPolicy::Kind::Declared, entries_[*symbol].promised};
+}
+
 Sym ShapeEnv::add_product(std::span<const Sym> sizes) {
   int64_t hint = 1;
   bool is_pending = false;

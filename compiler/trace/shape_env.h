@@ -72,6 +72,9 @@ class ShapeEnv final : public SymEnvironment {
   Layout<Sym> add_layout(uint32_t leaf, std::span<const int64_t> sizes, std::span<const int64_t> strides,
                          std::span<const DimPolicy> policies, uint64_t dynamic_strides = 0);
 
+  // The policy under which another size has the freedom of this one.
+  DimPolicy policy_of(Sym size) const;
+
   // The product of sizes; itself a placeholder while one of them is, whose settling settles them.
   Sym add_product(std::span<const Sym> sizes);
 

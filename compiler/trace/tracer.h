@@ -107,6 +107,7 @@ struct TraceOptions {
   std::vector<Intrusive<Storage>> lines;
   const std::vector<bool>* lifted = nullptr;  // by ordinal: plain numbers that are read at each call
   HostFunctions* host = nullptr;              // where functions of the host are kept; null: nowhere
+  uint32_t num_leaves = 0;                    // tensors among the leaves of the arguments
   Tracer* around = nullptr;                   // the trace in which this one traces an arm
   std::string part = {};                      // how messages call the arm: "true_fn of cond"
 };
@@ -133,6 +134,8 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   // The path input that a graph input is, or kNoInput.
   uint32_t input_of(ValueId value) const;
   const std::vector<SecondRoute>& second_routes() const { return second_routes_; }
+  // Gradients count as leaves, too, after those of the arguments: by number, the path input that the gradient is.
+  const std::vector<uint32_t>& gradients() const { return gradients_; }
   const std::vector<NumberSource>& numbers() const { return numbers_; }
   const std::vector<double>& number_hints() const { return number_hints_; }
   const std::vector<Break>& breaks() const { return breaks_; }
@@ -209,6 +212,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   uint32_t add_input(InputSource source, const Tensor& real, const Layout<Sym>& layout, std::string name);
   const Tensor& lift(const Tensor& real, InputSource source, std::string name);
   void lift_gradient(uint32_t input);
+  Layout<Sym> layout_of_gradient(uint32_t input, const Tensor& gradient);
   void follow_gradient(PathInput& input);
   uint32_t line_of(const Tensor& real, uint32_t input);
   bool wants_line(const Tensor& real) const;
@@ -261,6 +265,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   ShapeEnv& shapes_;  // of an arm: those of the trace around it
   std::deque<PathInput> inputs_;
   std::vector<SecondRoute> second_routes_;
+  std::vector<uint32_t> gradients_;
   std::vector<bool> used_;
   std::unordered_map<const TensorImpl*, uint32_t> input_of_tensor_;
   std::unordered_map<ValueId, uint32_t> input_of_value_;

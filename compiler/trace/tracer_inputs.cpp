@@ -158,10 +158,27 @@ void Tracer::lift_gradient(uint32_t input) {
   }
   if (!gradient.defined()) return;
   inputs_[input].has_grad = true;
-  const Tensor& fake = lift(gradient, source, name);
+  const bool is_new = !input_of_tensor_.contains(gradient.impl());
+  if (is_new) add_input(source, gradient, layout_of_gradient(input, gradient), name);
+  const Tensor& fake = inputs_[input_of_tensor_.at(gradient.impl())].fake;
   autograd::GradCell& cell = autograd::grad_cell(inputs_[input].fake);
   cell.grad = fake;
   cell.is_touched = false;
+}
+
+// Like a leaf of the arguments, with sizes as free as those of its tensor.
+Layout<Sym> Tracer::layout_of_gradient(uint32_t input, const Tensor& gradient) {
+  const uint32_t leaf = options_.num_leaves + static_cast<uint32_t>(gradients_.size());
+  gradients_.push_back(static_cast<uint32_t>(inputs_.size()));
+  const Tensor& owner = inputs_[input].real;
+  const size_t rank = static_cast<size_t>(gradient.dim());
+  std::vector<DimPolicy> policies;
+  if (gradient.sizes() == owner.sizes())
+    for (const Sym size : inputs_[input].fake->layout.sizes) policies.push_back(shapes_.policy_of(size));
+  Layout<Sym> layout =
+      shapes_.add_layout(leaf, {int_sizes(gradient), rank}, {int_strides(gradient), rank}, policies);
+  layout.offset = gradient->layout.offset;
+  return layout;
 }
 
 const Tensor& Tracer::add_argument(uint32_t leaf, const Tensor& real, Layout<Sym> layout, std::string name) {

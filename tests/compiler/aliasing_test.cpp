@@ -186,6 +186,61 @@ TEST(AliasedInputs, ACapturedTensorThatWasTheGradientOfAnother) {
       run);
 }
 
+// Gradients are inputs, too: an argument may share memory with one on a later call.
+TEST(AliasedInputs, AnArgumentThatSharesMemoryWithAGradient) {
+  const auto scenario = [](const auto& call) {
+    Results results;
+    const Tensor x = ones({3}).requires_grad_();
+    (x * 2).sum().backward();
+    const auto run = [&](const Tensor& g) { results.insert(results.end(), {call(x, g), x.grad().clone()}); };
+    run(full({3}, 5.0));
+    run(x.grad());
+    run(x.grad().slice(0, 0, 3));
+    run(full({3}, 5.0));
+    return results;
+  };
+  hold_in_all_modes(
+      [](Tensor x, Tensor g) {
+        g.add_(1);
+        return x.grad() * 10 + g;
+      },
+      scenario);
+  hold_in_all_modes(
+      [](Tensor x, Tensor g) {
+        x.grad().add_(1);
+        return x.grad() * 10 + g;
+      },
+      scenario);
+  hold_in_all_modes(
+      [](Tensor x, Tensor g) {
+        (x * x).sum().backward();
+        return g * 2;
+      },
+      scenario);
+}
+
+TEST(AliasedInputs, TwoGradientsThatShareMemory) {
+  hold_in_all_modes(
+      [](Tensor x, Tensor y) {
+        (x * 3).sum().backward();
+        return y.grad() * 2;
+      },
+      [](const auto& call) {
+        Results results;
+        const Tensor x = ones({3}).requires_grad_(), y = ones({3}).requires_grad_();
+        (x * 2).sum().backward();
+        (y * 2).sum().backward();
+        results.push_back(call(x, y));
+        Tensor(y).mutable_grad() = x.grad();
+        results.push_back(call(x, y));
+        Tensor(y).mutable_grad() = x.grad().alias();
+        results.push_back(call(x, y));
+        Tensor(y).mutable_grad() = x.grad().clone();
+        results.push_back(call(x, y));
+        return results;
+      });
+}
+
 TEST(AliasedInputs, ThatRequireGrad) {
   hold_in_all_modes(
       [](Tensor x, Tensor y) {

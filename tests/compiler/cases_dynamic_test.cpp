@@ -147,6 +147,48 @@ TEST(Guards, NoticeTheStrideOfALongerDim) {
   EXPECT_LE(entered, 3);
 }
 
+TEST(Guards, NoticeTheLayoutOfAGradient) {
+  hold_in_all_modes([](Tensor x) { return x.grad() * 2; },
+                    [](const auto& call) {
+                      Results results;
+                      for (const int64_t n : {3, 4, 5, 1, 0, 7}) {
+                        const Tensor x = ones({n}).requires_grad_();
+                        (x * 2).sum().backward();
+                        results.push_back(call(x));
+                      }
+                      return results;
+                    });
+  const Tensor held = numbers({2, 3}).requires_grad_();
+  hold_in_all_modes([held](Tensor y) { return (held.grad() * 10).sum(1) + y; },
+                    [&](const auto& call) {
+                      Results results;
+                      const Tensor table = counting({6, 6});
+                      for (const Tensor& gradient :
+                           {counting({2, 3}), counting({3, 2}).t(), table.slice(0, 0, 2).slice(1, 0, 3),
+                            table.slice(0, 2, 4).slice(1, 1, 4), counting({2, 3})}) {
+                        Tensor(held).mutable_grad() = gradient;
+                        results.push_back(call(zeros({2})));
+                      }
+                      return results;
+                    });
+}
+
+TEST(Guards, IgnoreTheLayoutOfAGradientThatNobodyReads) {
+  int entered = 0;
+  const auto f = compile(
+      [&](Tensor x) {
+        ++entered;
+        return x * 2;
+      },
+      without_audits());
+  const Tensor x = ones({2, 3}).requires_grad_();
+  for (const Tensor& gradient : {Tensor(), counting({2, 3}), counting({3, 2}).t(), Tensor()}) {
+    Tensor(x).mutable_grad() = gradient;
+    f(x);
+  }
+  EXPECT_EQ(entered, 1);
+}
+
 TEST(Guards, HoldForTensorsWithoutElements) {
   hold_in_all_modes([](Tensor x) { return std::make_tuple(x * 2, x.sum(0), x.t()); },
                     [](const auto& call) {

@@ -1,4 +1,4 @@
-// Empty work and judged arguments: cases that users of tensor compilers met. What explain() says is in explain_test.cpp.
+// Empty work and judged arguments: cases that users of tensor compilers met. What explain() says is in report_test.cpp.
 
 #include "tests/compiler/all_modes.h"
 

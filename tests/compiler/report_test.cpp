@@ -113,6 +113,24 @@ TEST(Report, SaysWhichLineFixedADimension) {
   EXPECT_THROW(f(ones({121})), Error);
 }
 
+TEST(Report, RepeatsTheLineThatFixedADimensionWhereItRecompiles) {
+  unsigned line = 0;
+  const auto f = compile(
+      [&](Tensor x) {
+        line = std::source_location::current().line() + 1;
+        return x + arange(120).slice(0, 0, x.size(0)).sum();
+      },
+      {.dynamic = false});
+  f(ones({120}));
+  const std::string by = " by slice at report_test.cpp:" + std::to_string(line);
+  const auto fixed = lines_from(f.core().explanation().entries[0].guards, "dim 0 of x fixed at 120");
+  ASSERT_EQ(fixed.size(), 1u);
+  EXPECT_EQ(fixed[0], "dim 0 of x fixed at 120" + by);
+  f(ones({119}));
+  ASSERT_EQ(f.core().explanation().recompiles.size(), 1u);
+  EXPECT_EQ(f.core().explanation().recompiles[0], "x.size(0) was 120, is 119 (fixed" + by + ")");
+}
+
 TEST(Report, KeepsReasonsOfRecompilations) {
   const auto f = compile([](Tensor x) { return x * 2; }, {.name = "twice"});
   const std::string said = logged("recompiles", [&] {
