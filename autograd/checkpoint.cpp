@@ -92,12 +92,28 @@ class Checkpoint final : public SaveHook {
   std::vector<Tensor> values_;  // by ticket, after the second run
 };
 
+thread_local uint64_t traced_checkpoint = 0, last_checkpoint = 0;
+
+// A compiled program computes again what is recorded meanwhile. What a checkpoint inside saves belongs to the outer one.
+struct TracedCheckpoint {
+  TracedCheckpoint() : before(traced_checkpoint) {
+    if (before == 0) traced_checkpoint = ++last_checkpoint;
+  }
+  ~TracedCheckpoint() { traced_checkpoint = before; }
+  uint64_t before;
+};
+
 }  // namespace
+
+uint64_t checkpoint_being_traced() { return traced_checkpoint; }
 
 variable_list checkpoint(std::function<variable_list(const variable_list&)> function,
                          const variable_list& inputs, SourceLocation where) {
-  // What a compiled program saves and what it computes again is up to the compiler.
-  if (!grad_mode_enabled() || current_trace() != nullptr) return function(inputs);
+  if (!grad_mode_enabled()) return function(inputs);
+  if (current_trace() != nullptr) {
+    const TracedCheckpoint traced;
+    return function(inputs);
+  }
   const auto hook = make_intrusive<Checkpoint>(function, inputs, where);
   const Installed installed(hook.get());
   return function(inputs);

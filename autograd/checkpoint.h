@@ -8,8 +8,8 @@ namespace weft::autograd {
 
 // Calls the function and returns its results, which have their usual gradients: also of what it captures, through grad() and
 // with create_graph. The function runs again in backward, with the default generator's numbers of the first time; it must do
-// the same computation then. Its inputs stay alive and must not be written. Inside a compiled function it is a plain call:
-// there the compiler decides what is kept.
+// the same computation then. Its inputs stay alive and must not be written. Inside a compiled function it is called once, and
+// the ops that it recorded are part of the backward program too.
 // Source: torch.utils.checkpoint.checkpoint with use_reentrant=False. Chen et al. 2016.
 variable_list checkpoint(std::function<variable_list(const variable_list&)> function,
                          const variable_list& inputs, WEFT_HERE);
@@ -27,5 +27,8 @@ requires(std::convertible_to<const Tensors&, const Tensor&>&&...) &&
 },
       variable_list{inputs...})[0];
 }
+
+// The outermost checkpoint() that is called on this thread while a trace is on, by a number of its own; 0 if there is none.
+uint64_t checkpoint_being_traced();
 
 }  // namespace weft::autograd

@@ -50,6 +50,7 @@ struct Node {
   SourceLocation where;           // the user's line
   const Op* composite = nullptr;  // the outermost composite or decomposed op that made it
   bool grad_mode = true;          // recorded while gradients were on
+  uint32_t checkpoint = 0;        // the checkpoint() around it, which backward computes again; 0: none
 };
 
 // What a call leaves in one of its inputs: the value of this output. Says that the two may share memory; who runs the graph

@@ -23,6 +23,7 @@ class CanonicalForm {
     for (const Node& node : graph_.nodes) {
       text_ += '\n';
       text_ += node.op->name();
+      if (node.checkpoint != 0) text_ += '@' + std::to_string(node.checkpoint);
       text_ += node.grad_mode ? "(" : "~(";
       for (const Argument& argument : node.operands) write_argument(argument);
       text_ += ';';

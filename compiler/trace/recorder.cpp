@@ -62,6 +62,7 @@ void Recorder::record(const Call& call, std::span<Tensor> outputs) {
     node.where = origin_->where;
     node.composite = origin_->composite != nullptr ? origin_->composite : origin_->op;
     node.grad_mode = origin_->grad_mode;
+    node.checkpoint = origin_->checkpoint;
   }
   for (const Operand& operand : call.operands) {
     if (operand.tensor != nullptr) node.operands.push_back(Argument::of(value_of(*operand.tensor)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "autograd/checkpoint.h"
 #include "autograd/tape.h"
 
 namespace weft::compiler {
@@ -97,6 +98,10 @@ Node Tracer::make_node(const Call& call, const Attrs& attrs) {
   node.attrs = attrs;
   node.where = call.where;
   node.grad_mode = is_recorded_with_grad();
+  if (const uint64_t checkpoint = autograd::checkpoint_being_traced(); checkpoint != 0) {
+    if (checkpoints_.empty() || checkpoints_.back() != checkpoint) checkpoints_.push_back(checkpoint);
+    node.checkpoint = static_cast<uint32_t>(checkpoints_.size());
+  }
   for (const CompositeScope* scope = CompositeScope::current(); scope != nullptr; scope = scope->outer())
     node.composite = &scope->op();
   node.operands.reserve(call.operands.size());

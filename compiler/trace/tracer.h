@@ -276,6 +276,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   std::unordered_map<const CellImpl*, Scalar> cells_;  // as they are now
   std::vector<CellWrite> cell_writes_;
   std::vector<Break> breaks_;
+  std::vector<uint64_t> checkpoints_;  // that were recorded in, in order: nodes count them from 1
   // Where an op took a plain number, by ordinal.
   struct NumberUse {
     NodeId node = kNoNode;
