@@ -39,7 +39,7 @@ class Steps {
 
 }  // namespace
 
-Partition run_pipeline(const Graph& given, const PipelineOptions& options) {
+Partition run_pipeline(const Graph& given, const PipelineOptions& options, Graph* cut) {
   const Steps step(options);
   step.done(given, "trace");
   Graph graph = given;
@@ -55,21 +55,41 @@ Partition run_pipeline(const Graph& given, const PipelineOptions& options) {
   if (options.joint) {
     halves = partition(graph, *options.joint);
     step.done(halves.forward, "partition");
-    step.done(halves.backward, "partition");
+    for (const Partition::Backward& backward : halves.backward) step.done(backward.graph, "partition");
+    if (cut != nullptr) *cut = std::move(graph);
   } else {
     halves.forward = std::move(graph);
   }
 
   step(halves.forward, options.after_cut);
-  if (options.joint) step(halves.backward, options.after_cut);
+  for (Partition::Backward& backward : halves.backward) step(backward.graph, options.after_cut);
   return halves;
 }
 
-Graph prepare(const Graph& graph, Stage stage) {
-  if (stage == Stage::Captured) return dce(graph);
+namespace {
+
+PipelineOptions options_for(Stage stage) {
   PipelineOptions options;
   if (stage == Stage::Lowered) options.decompositions = DecompositionSet().remove(Kind::Pointwise);
-  return run_pipeline(graph, options).forward;
+  return options;
+}
+
+}  // namespace
+
+Graph prepare(const Graph& graph, Stage stage) {
+  if (stage == Stage::Captured) return dce(graph);
+  return run_pipeline(graph, options_for(stage)).forward;
+}
+
+Partition prepare_joint(const Graph& graph, Stage stage, PartitionOptions joint, Graph& cut) {
+  if (stage == Stage::Captured) {
+    cut = dce(graph);
+    joint.recompute = false;
+    return partition(cut, joint);
+  }
+  PipelineOptions options = options_for(stage);
+  options.joint = std::move(joint);
+  return run_pipeline(graph, options, &cut);
 }
 
 }  // namespace weft::compiler

@@ -28,8 +28,8 @@ struct PipelineOptions {
   std::function<void(const std::string& pass, const Graph&)> watch;
 };
 
-// `backward` and `saved` are empty where nothing was cut.
-Partition run_pipeline(const Graph& graph, const PipelineOptions& options);
+// `backward` and `saved` are empty where nothing was cut. `cut` takes the graph that was.
+Partition run_pipeline(const Graph& graph, const PipelineOptions& options, Graph* cut = nullptr);
 
 // How far a graph is changed before a backend gets it.
 enum class Stage : uint8_t {
@@ -38,5 +38,8 @@ enum class Stage : uint8_t {
   Decomposed,  // ops taken apart down to primitives
 };
 Graph prepare(const Graph& graph, Stage stage);
+// The same for a joint graph, which is cut then; `cut` takes the graph whose values the parts name. What is only captured saves
+// whatever backward reads.
+Partition prepare_joint(const Graph& graph, Stage stage, PartitionOptions options, Graph& cut);
 
 }  // namespace weft::compiler

@@ -107,23 +107,37 @@ TEST(Passes, BothHalvesOfAPartitionGiveTheJointResults) {
       graph.outputs.push_back(from[random.below(from.size())]);
     }
     const Tensors want = run(graph, random.inputs);
-    const Partition halves = partition(graph, options);
-    verify(halves.forward);
-    verify(halves.backward);
-    const auto cut = static_cast<std::ptrdiff_t>(options.num_primals),
-               first_saved = static_cast<std::ptrdiff_t>(options.num_outputs);
-    const Tensors forward = run(halves.forward, Tensors(random.inputs.begin(), random.inputs.begin() + cut));
-    Tensors given(forward.begin() + first_saved, forward.end());
-    ASSERT_EQ(given.size(), halves.saved.size());
-    given.insert(given.end(), random.inputs.begin() + cut, random.inputs.end());
-    const Tensors backward = run(halves.backward, given);
-    Tensors got(forward.begin(), forward.begin() + first_saved);
-    got.insert(got.end(), backward.begin(), backward.end());
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_EQ(difference_of_bits(got[i], want[i]), "") << i << '\n'
-                                                         << graph << halves.forward << halves.backward;
-    saved += halves.saved.size();
+    if (random.chance(0.3)) {
+      options.gradients_of = {1, graph.outputs.size() - options.num_outputs - 1};
+    }
+    for (Node& node : graph.nodes) node.checkpoint = random.chance(0.1) ? 1 : 0;
+    for (const double budget : {1.0, 0.5, 0.0}) {
+      options.recompute = !random.chance(0.2);
+      options.memory_budget = budget;
+      const Partition halves = partition(graph, options);
+      verify(halves.forward);
+      const auto cut = static_cast<std::ptrdiff_t>(options.num_primals);
+      const Tensors forward =
+          run(halves.forward, Tensors(random.inputs.begin(), random.inputs.begin() + cut));
+      std::unordered_map<ValueId, Tensor> there;
+      for (size_t i = 0; i < graph.inputs.size(); ++i) there[graph.inputs[i]] = random.inputs[i];
+      size_t next = options.num_outputs;
+      for (const Partition::Saved& each : halves.saved)
+        if (graph[each.value].node != kNoNode) there[each.value] = forward[next++];
+      ASSERT_EQ(next, forward.size());
+      Tensors got(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(options.num_outputs));
+      for (const Partition::Backward& backward : halves.backward) {
+        verify(backward.graph);
+        Tensors given;
+        for (const ValueId value : backward.reads) given.push_back(there.at(value));
+        const Tensors gradients = run(backward.graph, given);
+        got.insert(got.end(), gradients.begin(), gradients.end());
+      }
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(difference_of_bits(got[i], want[i]), "") << i << '\n' << graph << halves.forward;
+      saved += halves.saved.size();
+    }
   }
   EXPECT_GT(saved, kGraphs);
 }

@@ -411,7 +411,7 @@ TEST(Pipeline, WithoutAJointGraphThereIsOneHalf) {
   const Partition result = run_pipeline(b.graph, options);
   EXPECT_EQ(body_of(result.forward),
             "%1: f32[2, 3] = sigmoid(%0)   # silu\n%2: f32[2, 3] = mul(%0, %1)   # silu\nreturn %2\n");
-  EXPECT_TRUE(result.backward.nodes.empty() && result.saved.empty());
+  EXPECT_TRUE(result.backward.empty() && result.saved.empty());
 }
 
 }  // namespace
