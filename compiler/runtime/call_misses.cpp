@@ -27,10 +27,11 @@ TracedPath CompiledFunction::Impl::trace(const ArgumentLeaves& leaves, Callee& c
                                          const ArgumentPolicies& policies, Frame& frame, HostFunctions& host,
                                          std::span<const std::shared_ptr<SegmentNode>> prefix,
                                          std::span<const uint64_t> outcomes, FollowState* following) {
-  TracedPath path = TraceRun(plans, options, name, where)
+  TracedPath path = TraceRun(plans, joint_plans, options, name, where)
                         .run(leaves, callee, policies, frame, host, prefix, outcomes, following);
   stats.add(Count::Compilation, path.num_compiled);
   stats.add(Count::ExternCall, path.num_extern_calls);
+  stats.add(Count::SavedBytes, path.saved_bytes);
   for (size_t i = path.num_bound; i + 1 < path.nodes.size(); ++i) {
     const Break& stop = *path.nodes[i]->stop;
     stats.add(Count::Break);

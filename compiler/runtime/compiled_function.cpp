@@ -40,6 +40,9 @@ CompiledFunction::CompiledFunction(CompileOptions options, SourceLocation where)
       options_.mode == "default" || options_.mode == "reduce-overhead" || options_.mode == "max-autotune",
       "compile: there is no mode \"", options_.mode,
       "\"; the modes are default, reduce-overhead and max-autotune");
+  WEFT_CHECK(options_.activation_memory_budget >= 0 && options_.activation_memory_budget <= 1,
+             "compile: activation_memory_budget is ", options_.activation_memory_budget,
+             "; it is a share, from 0 (compute again whatever can be) to 1 (what is best for speed)");
   options_.backend.function();
   impl_ = std::make_unique<Impl>(options_, where_,
                                  options_.name.empty() ? weft::to_string(where_) : options_.name);
@@ -156,7 +159,7 @@ bool CompiledFunction::Impl::walk_on(const EntryPtr& entry, Frame& frame, Callee
   } catch (...) {
     const std::lock_guard lock(tracing);
     way.outcomes.resize(way.segments.size());
-    TraceRun(plans, options, name, where)
+    TraceRun(plans, joint_plans, options, name, where)
         .carry_out(frame.leaves(), callee, entry->policies, frame, *entry->host, way.segments, way.outcomes,
                    nullptr);
     throw;

@@ -15,8 +15,10 @@ struct CompileOptions {
   bool fullgraph = false;  // a break of the graph is an error that names file and line
   std::optional<int> limit = {};  // of generations; 8 unless set, none with dynamic = false
   bool audit = true;              // hits 1, 10, 100, … are traced again, to find hidden state
-  std::string mode = "default";   // or "reduce-overhead", "max-autotune"
-  std::string name = {};          // in messages; the place of compile() unless set
+  // What may be kept for backward, as a share of what is best for speed; the rest is computed again. 0: all that can be is.
+  double activation_memory_budget = 1;
+  std::string mode = "default";  // or "reduce-overhead", "max-autotune"
+  std::string name = {};         // in messages; the place of compile() unless set
   std::vector<std::string> arguments =
       {};  // names of the parameters in messages; "x", or "x0", "x1", … unless set
 };

@@ -77,6 +77,7 @@ struct CompiledFunction::Impl {
   const SourceLocation where;
   const std::string name;
   PlanCache plans;
+  JointPlanCache joint_plans;
   DynamicState dynamic;  // under `tracing`
   MissRate misses;
   std::optional<size_t> limit;

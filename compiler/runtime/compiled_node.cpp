@@ -8,7 +8,6 @@
 #include "autograd/tape.h"
 #include "compiler/runtime/arm.h"
 #include "compiler/runtime/frame.h"
-#include "compiler/runtime/stats.h"
 
 namespace weft::compiler {
 namespace {
@@ -23,7 +22,8 @@ class CompiledNode final : public autograd::Node {
   CompiledNode(const Frame& frame, const SegmentNode& node, std::vector<Tensor> saved)
       : backward_(node.backward),
         symbols_(frame.values().symbols.begin(), frame.values().symbols.end()),
-        numbers_(frame.values().numbers.begin(), frame.values().numbers.end()) {
+        numbers_(frame.values().numbers.begin(), frame.values().numbers.end()),
+        is_spent_(node.backward->programs.size()) {
     where = backward_->where;
     edges.reserve(backward_->wanted.size());
     wanted_inputs_.reserve(backward_->wanted.size());
@@ -50,19 +50,20 @@ class CompiledNode final : public autograd::Node {
     // For gradients of gradients, and for a choice of outputs that was not foreseen, eager ops do it all again.
     last_ = program;
     if (grad_mode_enabled() || program == nullptr) return differentiate_again(step, tangents);
+    const size_t index = static_cast<size_t>(program - backward_->programs.data());
+    check_kept(!is_spent_[index]);
     for (Tensor& tangent : tangents)
       if (tangent.defined()) tangent = tangent.contiguous();
     std::vector<Tensor> own(saved_.size());
     SmallVector<const Tensor*, 16> reads;
-    for (const PathBackward::Read read : program->reads) {
-      if (!read.is_tangent) {
-        check_kept(saved_[read.index].defined());
-        own[read.index] = saved_[read.index].unpack(*this, 0);
-      }
-      reads.push_back(read.is_tangent ? &tangents[read.index] : &own[read.index]);
+    const JointPlan::Program& joint = backward_->joint->programs()[index];
+    for (const JointPlan::Read read : joint.reads) {
+      if (!read.is_tangent) own[read.index] = saved_[read.index].unpack(*this, 0);
+      reads.push_back(read.is_tangent ? &tangents[backward_->tangents[read.index]] : &own[read.index]);
     }
-    std::vector<Tensor> gradients(program->graph.outputs.size());
-    plan_of(*program).run({reads.data(), reads.size()}, {symbols_, numbers_}, gradients);
+    std::vector<Tensor> gradients(joint.graph.outputs.size());
+    backward_->joint->plan_of(index, *backward_->backend)
+        .run({reads.data(), reads.size()}, {symbols_, numbers_}, gradients);
     size_t next = 0;
     for (size_t i = 0; i < edges.size(); ++i)
       if (program->has_gradient[i]) step.results[i] = std::move(gradients[next++]);
@@ -73,12 +74,16 @@ class CompiledNode final : public autograd::Node {
   void release() override {
     is_released_ = true;
     inputs_.clear();
-    if (last_ == nullptr) {
-      for (autograd::SavedTensor& saved : saved_) saved = {};
-      return;
+    for (size_t p = 0; p < is_spent_.size(); ++p)
+      if (last_ == nullptr || last_->shares_saved[p]) is_spent_[p] = true;
+    std::vector<bool> is_needed(saved_.size());
+    for (size_t p = 0; p < is_spent_.size(); ++p) {
+      if (is_spent_[p]) continue;
+      for (const JointPlan::Read read : backward_->joint->programs()[p].reads)
+        if (!read.is_tangent) is_needed[read.index] = true;
     }
-    for (const PathBackward::Read read : last_->reads)
-      if (!read.is_tangent) saved_[read.index] = {};
+    for (size_t i = 0; i < saved_.size(); ++i)
+      if (!is_needed[i]) saved_[i] = {};
   }
 
  private:
@@ -95,17 +100,6 @@ class CompiledNode final : public autograd::Node {
       if (fits) return &program;
     }
     return nullptr;
-  }
-
-  const Plan& plan_of(PathBackward::Program& program) {
-    const std::lock_guard lock(backward_->mutex);
-    if (program.plan == nullptr) {
-      // Passes add expressions, while other threads run forward graphs over the tables that this one shares.
-      program.graph.expressions = std::make_shared<Expressions>(*program.graph.expressions);
-      program.plan = std::make_shared<const Plan>(program.graph, *backward_->backend);
-      count(Count::Compilation);
-    }
-    return *program.plan;
   }
 
   void differentiate_again(autograd::Step& step, const std::vector<Tensor>& tangents) {
@@ -152,6 +146,7 @@ class CompiledNode final : public autograd::Node {
   std::vector<autograd::SavedTensor> saved_, inputs_;
   std::vector<Tensor> wanted_inputs_;
   const PathBackward::Program* last_ = nullptr;  // that ran
+  std::vector<bool> is_spent_;                   // by program: what it needs was freed
   bool is_released_ = false;
 };
 
@@ -164,8 +159,8 @@ Intrusive<autograd::Node> connect(Frame& frame, const SegmentNode& node) {
   for (size_t i = 0; i < backward.saved.size(); ++i) {
     const Slot slot = backward.saved[i];
     const Tensor& tensor = frame.tensor(slot);
-    // What is about to be overwritten is kept as it was; results are kept without their history, which leads here.
-    if (backward.is_overwritten[i]) saved.push_back(autograd::copy_of(tensor.detach()));
+    // What somebody may write is kept as it was; results are kept without their history, which leads here.
+    if (backward.joint->saved()[i].is_copied) saved.push_back(autograd::copy_of(tensor.detach()));
     else saved.push_back(slot.is_carried ? autograd::share_data(tensor) : tensor);
   }
   auto step = make_intrusive<CompiledNode>(frame, node, std::move(saved));

@@ -2,10 +2,8 @@
 // Needs plan and autograd/node. Note [Backward of a path]
 #pragma once
 
-#include <map>
-#include <mutex>
-
 #include "autograd/node.h"
+#include "compiler/runtime/joint_plan.h"
 #include "compiler/runtime/trace_tree.h"
 
 namespace weft::compiler {
@@ -23,25 +21,19 @@ struct PathBackward {
   std::vector<Root> differentiable;   // by tangent
   std::vector<uint32_t> wanted;       // by gradient: path input
   bool has_functions = false;         // user-defined ones
-  std::vector<Slot> saved;            // what the backward graphs read beside the tangents
-  std::vector<bool> is_overwritten;   // by saved: the call itself writes that memory
-  struct Read {
-    bool is_tangent;
-    uint32_t index;  // of a tangent, or among `saved`
-  };
   struct Program {
-    std::vector<bool> mask;                      // by tangent: it is there
-    std::vector<Read> reads;                     // by input of `graph`
-    Graph graph;                                 // gives the gradients that exist
-    std::vector<bool> has_gradient;              // by wanted
-    std::string error;                           // what backward raises, if not empty
-    std::shared_ptr<const Plan> plan = nullptr;  // of `graph`, made at the first backward
+    std::vector<bool> mask;          // by tangent: it is there
+    std::vector<bool> has_gradient;  // by wanted
+    std::string error;               // what backward raises, if not empty
+    // By program: eager code would have freed what that one needs. What the compiled ones read may differ.
+    std::vector<bool> shares_saved;
   };
   std::vector<Program> programs;
+  std::shared_ptr<JointPlan> joint;  // has a graph for each program; null where there is none
+  std::vector<Slot> saved;           // by JointPlan::saved
+  std::vector<uint32_t> tangents;    // by tangent of the joint graph: which of `differentiable`
   const Backend* backend = nullptr;
   std::shared_ptr<const void> owner;  // keeps what `backend` lies in
-
-  std::mutex mutex;  // of the programs' plans
 };
 
 // The step of the tape for a call, with what it saves; the outputs of the path have it as their history. To be called before

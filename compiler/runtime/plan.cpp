@@ -49,23 +49,24 @@ Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const Value
 
 namespace {
 
-Stage stage_for(const Backend& backend, bool has_loops) {
-  if (has_loops) return Stage::Lowered;
-  return backend.name() == "eager" ? Stage::Captured : Stage::Decomposed;
-}
+bool has_loops(const Backend& backend) { return backend.name() == "weft" || backend.name() == "interpret"; }
 
 }  // namespace
+
+Stage stage_of(const Backend& backend) {
+  if (has_loops(backend)) return Stage::Lowered;
+  return backend.name() == "eager" ? Stage::Captured : Stage::Decomposed;
+}
 
 Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   const auto start = std::chrono::steady_clock::now();
   hash_ = hash_of(traced_);
-  const bool has_loops = backend.name() == "weft" || backend.name() == "interpret";
   KernelOptions kernels;
   kernels.is_stand_in = backend.name() == "weft" && !can_generate_code();
   kernels.interpret = backend.name() == "interpret" || kernels.is_stand_in;
-  graph_ = prepare(traced_, stage_for(backend, has_loops));
+  graph_ = prepare(traced_, stage_of(backend));
   if (const BackendFunction function = backend.function(); !function) {
-    if (has_loops) launch_plan_ = std::make_unique<LaunchPlan>(schedule(graph_), kernels);
+    if (has_loops(backend)) launch_plan_ = std::make_unique<LaunchPlan>(schedule(graph_), kernels);
     else runner_ = std::make_unique<GraphRunner>(graph_);
   } else {
     const TableEnvironment environment(*graph_.expressions);

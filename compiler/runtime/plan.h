@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "compiler/passes/pipeline.h"
 #include "compiler/runtime/backend.h"
 #include "compiler/runtime/graph_runner.h"
 #include "compiler/runtime/launch_plan.h"
@@ -40,12 +41,16 @@ class Plan {
   double seconds_ = 0;
 };
 
+// How far the passes take a graph for this backend.
+Stage stage_of(const Backend& backend);
+
 // Thread-safe.
 class PlanCache {
  public:
   explicit PlanCache(const Backend& backend) : backend_(backend) {}
   // The plan of an equal graph, or a new one; `is_new` says which.
   std::shared_ptr<const Plan> get(Graph graph, bool& is_new);
+  const Backend& backend() const { return backend_; }
 
  private:
   static constexpr size_t kMaxPlans = 256;

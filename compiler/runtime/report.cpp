@@ -67,6 +67,15 @@ void add_entry(std::string& out, const Explanation::Entry& entry, size_t number)
     if (graph.extern_calls > 0) out += "    " + count_of(graph.extern_calls, "library or eager call") + "\n";
     for (const std::string& refusal : graph.refusals) out += "    " + refusal + "\n";
   }
+  if (!entry.activations.empty()) {
+    uint64_t bytes = 0;
+    for (const Explanation::Activation& each : entry.activations) bytes += each.bytes;
+    out += detail::concat("  saved for backward: ", bytes, " bytes\n");
+    for (size_t i = 0; i < std::min(entry.activations.size(), kMostNodes); ++i)
+      out += detail::concat("    ", entry.activations[i].text, ": ", entry.activations[i].bytes, " bytes\n");
+    if (entry.activations.size() > kMostNodes)
+      out += detail::concat("    and ", entry.activations.size() - kMostNodes, " more\n");
+  }
   for (const Explanation::Break& stop : entry.breaks)
     out += "  break at " + stop.where + (stop.op.empty() ? "" : " by " + stop.op) + ": " + stop.reason + "\n";
   for (size_t i = 0; i < std::min(entry.guards.size(), kMostGuards); ++i)

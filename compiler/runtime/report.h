@@ -28,10 +28,16 @@ struct Explanation {
     std::string op;      // what asked, or made what was asked for
     std::string reason;  // why the graph ends there
   };
+  // A tensor that forward keeps for backward and that would not be there otherwise.
+  struct Activation {
+    std::string text;    // "rsqrt f32[4096, 1] (net.cpp:12)"
+    uint64_t bytes = 0;  // for the sizes of the trace
+  };
   // One program: what was compiled of the traces that share its guards; several paths where a value decides.
   struct Entry {
     std::vector<Graph> graphs;
     std::vector<Break> breaks;
+    std::vector<Activation> activations;
     std::vector<std::string> guards;  // "dim 0 of x fixed at 120 by view at net.cpp:12"
     uint64_t hits = 0;
     bool is_dynamic = false;

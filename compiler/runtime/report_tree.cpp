@@ -56,11 +56,15 @@ std::string outcome_text(const Break& stop, uint64_t outcome) {
 void add_node(Explanation::Entry& entry, const SegmentNode& node, const std::string& path) {
   const std::string suffix = path.empty() ? "" : " after " + path;
   if (node.plan != nullptr) entry.graphs.push_back(graph_of(*node.plan, node.plan->graph().name + suffix));
-  if (node.backward != nullptr) {
-    const std::lock_guard lock(node.backward->mutex);
-    for (const PathBackward::Program& program : node.backward->programs)
-      entry.graphs.push_back(program.plan != nullptr ? graph_of(*program.plan, "backward" + suffix)
-                                                     : graph_of(program.graph, "backward" + suffix));
+  if (node.backward != nullptr && node.backward->joint != nullptr) {
+    const JointPlan& joint = *node.backward->joint;
+    for (size_t p = 0; p < joint.programs().size(); ++p) {
+      const std::shared_ptr<const Plan> plan = joint.compiled(p);
+      entry.graphs.push_back(plan != nullptr ? graph_of(*plan, "backward" + suffix)
+                                             : graph_of(joint.programs()[p].graph, "backward" + suffix));
+    }
+    for (const JointPlan::Saved& saved : joint.saved())
+      if (saved.bytes > 0) entry.activations.push_back({saved.text, static_cast<uint64_t>(saved.bytes)});
   }
   if (!node.stop) return;
   const Explanation::Break stop = explain_break(*node.stop);

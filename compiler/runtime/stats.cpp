@@ -26,7 +26,8 @@ CompileStats stats_of(const std::array<std::atomic<uint64_t>, kNumCounts>& count
           .breaks = at(Count::Break),
           .evictions = at(Count::Eviction),
           .eager_calls = at(Count::EagerCall),
-          .host_trips = at(Count::HostTrip)};
+          .host_trips = at(Count::HostTrip),
+          .saved_bytes = at(Count::SavedBytes)};
 }
 
 }  // namespace

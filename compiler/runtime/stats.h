@@ -28,6 +28,7 @@ struct CompileStats {
   uint64_t eager_calls = 0;  // calls that ran as they were written
   uint64_t host_trips =
       0;  // calls on a GPU whose op is computed by the CPU, on copies: it has no kernel there
+  uint64_t saved_bytes = 0;  // that the compiled forwards keep for backward, for the sizes of their traces
 };
 
 // Of the whole process since it started, or since the last reset.
@@ -50,9 +51,10 @@ enum class Count : uint8_t {
   Break,
   Eviction,
   EagerCall,
-  HostTrip
+  HostTrip,
+  SavedBytes
 };
-inline constexpr size_t kNumCounts = 14;
+inline constexpr size_t kNumCounts = 15;
 void count(Count what, uint64_t times = 1);
 
 // Why something happened, where, and what was done.

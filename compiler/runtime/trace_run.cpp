@@ -65,6 +65,17 @@ std::shared_ptr<SegmentNode> TraceRun::begin_segment() {
   return node;
 }
 
+void TraceRun::add_read(SegmentNode& node, Slot slot) const {
+  const Tensor* held = nullptr;
+  if (!slot.is_carried && slot.index >= node.first_input) {
+    const SegmentNode::Input& input = node.inputs[slot.index - node.first_input];
+    if (input.held.defined()) held = &input.held;
+  }
+  if (held == nullptr) node.other_reads.push_back(static_cast<uint32_t>(node.reads.size()));
+  node.reads.push_back(slot);
+  node.held_reads.push_back(held);
+}
+
 void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs,
                              std::span<const Replaced> replaced) {
   const Graph& path = tracer_->graph();
@@ -72,17 +83,7 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
   std::vector<ValueId> reads;
   Graph graph = extract(path, begin, end, outputs, reads);
   graph.name = name_;
-  for (const ValueId value : reads) {
-    const Slot slot = slot_of(value);
-    const Tensor* held = nullptr;
-    if (!slot.is_carried && slot.index >= node.first_input) {
-      const SegmentNode::Input& input = node.inputs[slot.index - node.first_input];
-      if (input.held.defined()) held = &input.held;
-    }
-    if (held == nullptr) node.other_reads.push_back(static_cast<uint32_t>(node.reads.size()));
-    node.reads.push_back(slot);
-    node.held_reads.push_back(held);
-  }
+  for (const ValueId value : reads) add_read(node, slot_of(value));
   for (const auto& [value, input] : replaced) {
     const auto output = std::find(outputs.begin(), outputs.end(), value);
     const auto read = std::find_if(node.reads.begin(), node.reads.end(), [input = input](const Slot& slot) {
@@ -166,8 +167,7 @@ uint64_t TraceRun::decide(size_t index, std::vector<Tensor>& results) {
 }
 
 std::shared_ptr<PathBackward> TraceRun::make_backward(const Effects& effects,
-                                                      std::shared_ptr<const Graph> path,
-                                                      std::vector<ValueId>& saved) {
+                                                      std::shared_ptr<const Graph> path) const {
   if (effects.differentiable.empty()) return nullptr;
   auto backward = std::make_shared<PathBackward>();
   backward->name = name_;
@@ -187,40 +187,164 @@ std::shared_ptr<PathBackward> TraceRun::make_backward(const Effects& effects,
                          kind == InputSource::Kind::Constant || kind == InputSource::Kind::Result;
     backward->path_inputs.push_back(is_kept ? index : kNoInput);
   }
+  std::vector<std::vector<ValueId>> read_by;  // of the forward, by program
   for (const Pullback& pullback : effects.pullbacks) {
     PathBackward::Program program;
     program.mask = pullback.mask;
     program.error = pullback.error;
-    std::vector<ValueId> gradients, reads;
-    for (const ValueId gradient : pullback.gradients) {
-      program.has_gradient.push_back(gradient != kNoValue);
-      if (gradient != kNoValue) gradients.push_back(gradient);
-    }
-    program.graph = extract(*path, pullback.begin, pullback.end, gradients, reads);
-    program.graph.name = name_ + "_backward";
-    for (const ValueId value : reads) {
-      const auto tangent = std::find(effects.tangents.begin(), effects.tangents.end(), value);
-      if (tangent != effects.tangents.end()) {
-        program.reads.push_back({true, static_cast<uint32_t>(tangent - effects.tangents.begin())});
-        continue;
-      }
-      const auto known = std::find(saved.begin(), saved.end(), value);
-      program.reads.push_back({false, static_cast<uint32_t>(known - saved.begin())});
-      if (known == saved.end()) saved.push_back(value);
-    }
+    for (const ValueId gradient : pullback.gradients) program.has_gradient.push_back(gradient != kNoValue);
     backward->programs.push_back(std::move(program));
+    std::vector<ValueId>& reads = read_by.emplace_back();
+    const auto add = [&](ValueId value) {
+      const bool is_tangent =
+          std::find(effects.tangents.begin(), effects.tangents.end(), value) != effects.tangents.end();
+      if (!is_tangent && ((*path)[value].node == kNoNode || (*path)[value].node < effects.forward_end))
+        reads.push_back(value);
+    };
+    for (NodeId n = pullback.begin; n < pullback.end; ++n)
+      for (const ValueId value : values_read_by(*path, path->nodes[n])) add(value);
+    for (const ValueId gradient : pullback.gradients)
+      if (gradient != kNoValue) add(gradient);
+    std::sort(reads.begin(), reads.end());
   }
+  for (size_t p = 0; p < read_by.size(); ++p)
+    for (const std::vector<ValueId>& other : read_by)
+      backward->programs[p].shares_saved.push_back(std::any_of(
+          other.begin(), other.end(),
+          [&](ValueId value) { return std::binary_search(read_by[p].begin(), read_by[p].end(), value); }));
   return backward;
+}
+
+// The value whose memory it lies in.
+ValueId TraceRun::root_of(ValueId value) const {
+  const Graph& path = tracer_->graph();
+  while (path[value].node != kNoNode && path.nodes[path[value].node].op->kind == Kind::View)
+    value = path.nodes[path[value].node].operands[0].value;
+  return value;
+}
+
+namespace {
+
+// Puts the inputs that are tangents behind the others; `reads` are the values that the inputs stand for.
+void put_last(Graph& graph, std::vector<ValueId>& reads, std::span<const ValueId> tangents) {
+  std::vector<size_t> order;
+  for (const bool is_tangent : {false, true})
+    for (size_t i = 0; i < reads.size(); ++i)
+      if ((std::find(tangents.begin(), tangents.end(), reads[i]) != tangents.end()) == is_tangent)
+        order.push_back(i);
+  const std::vector<ValueId> inputs = graph.inputs, values = reads;
+  std::vector<std::string> names = graph.input_names;
+  names.resize(inputs.size());
+  graph.input_names.resize(inputs.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    graph.inputs[i] = inputs[order[i]];
+    graph.values[graph.inputs[i]].index = static_cast<uint32_t>(i);
+    graph.input_names[i] = names[order[i]];
+    reads[i] = values[order[i]];
+  }
+}
+
+}  // namespace
+
+// Note [Joint segments]
+// The last segment of a path and the backward of all of it are one graph, which the partition cuts: it decides what the forward
+// gives besides its results. What earlier segments carry is there for both halves. Eager code decides which tensors may be
+// kept for nothing: those that its tape keeps, which nobody may write before backward anyway.
+void TraceRun::close_joint(SegmentNode& node, const Effects& effects, const std::vector<ValueId>& outputs,
+                           std::span<const Replaced> replaced) {
+  const Graph& path = tracer_->graph();
+  PartitionOptions options;
+  options.memory_budget = options_.activation_memory_budget;
+  std::vector<ValueId> results = outputs;
+  NodeId end = effects.forward_end;
+  std::vector<bool> is_kept(path.values.size());  // by eager code; by the root of the memory
+  const auto has_effect = [&](const Pullback& pullback) {
+    return std::any_of(path.nodes.begin() + pullback.begin, path.nodes.begin() + pullback.end,
+                       [](const Node& node) { return node.op->has_effect; });
+  };
+  // What a hook prints belongs to one program; the others are rare enough to be run by eager ops.
+  PathBackward& backward = *node.backward;
+  if (std::any_of(effects.pullbacks.begin(), effects.pullbacks.end(), has_effect))
+    backward.programs.resize(1);
+  for (const Pullback& pullback : std::span(effects.pullbacks).first(backward.programs.size())) {
+    size_t count = 0;
+    for (const ValueId gradient : pullback.gradients) {
+      if (gradient == kNoValue) continue;
+      results.push_back(gradient);
+      ++count;
+    }
+    options.gradients_of.push_back(count);
+    end = std::max(end, pullback.end);
+    for (NodeId n = pullback.begin; n < pullback.end; ++n)
+      for (const ValueId value : values_read_by(path, path.nodes[n])) is_kept[root_of(value)] = true;
+  }
+  std::vector<ValueId> reads;
+  Graph joint = extract(path, next_node_, end, results, reads);
+  joint.name = name_;
+  put_last(joint, reads, effects.tangents);
+
+  for (const ValueId value : reads) {
+    const auto tangent = std::find(effects.tangents.begin(), effects.tangents.end(), value);
+    if (tangent != effects.tangents.end()) {
+      backward.tangents.push_back(static_cast<uint32_t>(tangent - effects.tangents.begin()));
+      continue;
+    }
+    ++options.num_primals;
+    options.primals.push_back(is_written_memory(value, effects) ? SavedAs::Copy
+                              : slot_of(value).is_carried       ? SavedAs::Memory
+                              : is_kept[root_of(value)]         ? SavedAs::Itself
+                                                                : SavedAs::Exposed);
+  }
+  for (const auto& [value, input] : replaced) {
+    const auto output = std::find(outputs.begin(), outputs.end(), value);
+    const auto read =
+        std::find_if(reads.begin(), reads.begin() + static_cast<std::ptrdiff_t>(options.num_primals),
+                     [this, input = input](ValueId primal) {
+                       const Slot slot = slot_of(primal);
+                       return !slot.is_carried && slot.index == input;
+                     });
+    if (output != outputs.end() && read != reads.begin() + static_cast<std::ptrdiff_t>(options.num_primals))
+      joint.overwrites.push_back(
+          {static_cast<uint32_t>(output - outputs.begin()), static_cast<uint32_t>(read - reads.begin())});
+  }
+  std::vector<bool> is_given(path.values.size());  // to the caller; likewise
+  const auto give = [&](const OutputPlan& plan) {
+    if (plan.kind == OutputPlan::Kind::Fresh || plan.kind == OutputPlan::Kind::Part)
+      is_given[root_of(effects.outputs[plan.index])] = true;
+  };
+  for (const OutputPlan& plan : effects.tensors) give(plan);
+  for (const GradWrite& write : effects.grad_writes) give(write.value);
+  options.num_outputs = outputs.size();
+  for (const ValueId value : outputs)
+    options.outputs.push_back(!is_given[root_of(value)] ? SavedAs::Memory
+                              : is_kept[root_of(value)] ? SavedAs::Itself
+                                                        : SavedAs::Copy);
+
+  bool is_new = false;
+  backward.joint = joint_plans_.get(std::move(joint), options, plans_, is_new);
+  const JointPlan& plan = *backward.joint;
+  node.plan = plan.forward;
+  path_.num_compiled += is_new;
+  if (is_new) {
+    path_.num_extern_calls += node.plan->num_extern_calls();
+    for (const JointPlan::Saved& saved : plan.saved())
+      path_.saved_bytes += static_cast<uint64_t>(saved.bytes);
+  }
+  node.first_carried = next_carried_;
+  for (const uint32_t primal : plan.forward_reads()) add_read(node, slot_of(reads[primal]));
+  for (const ValueId value : outputs) carried_.emplace(value, next_carried_++);
+  for (const JointPlan::Saved& saved : plan.saved()) {
+    if (!saved.is_primal) next_carried_ = std::max(next_carried_, node.first_carried + saved.index + 1);
+    backward.saved.push_back(saved.is_primal ? slot_of(reads[saved.index])
+                                             : Slot{true, node.first_carried + saved.index});
+  }
+  for (const ValueId item : path.items) node.items.push_back(item == kNoValue ? Slot() : slot_of(item));
 }
 
 // Whether the value lies in the memory of an input that the call writes.
 bool TraceRun::is_written_memory(ValueId value, const Effects& effects) const {
-  const Graph& path = tracer_->graph();
-  while (path[value].node != kNoNode) {
-    const Node& made_by = path.nodes[path[value].node];
-    if (made_by.op->kind != Kind::View) return false;
-    value = made_by.operands[0].value;
-  }
+  value = root_of(value);
+  if (tracer_->graph()[value].node != kNoNode) return false;
   const auto storage_of = [&](uint32_t input) -> const Storage* {
     const PathInput& found = tracer_->inputs()[input];
     if (found.source.kind == InputSource::Kind::Line)
@@ -256,20 +380,17 @@ bool is_only_written(const InputWrite& write, const Effects& effects) {
 
 // What the program may store over its inputs at once, instead of leaving it to the end of the call. Only where nothing that
 // came before the program, or comes after it, can still ask for what an input held.
-std::vector<TraceRun::Replaced> TraceRun::replaced_inputs(const SegmentNode& node, const Effects& effects,
-                                                          std::span<const ValueId> saved) const {
+std::vector<TraceRun::Replaced> TraceRun::replaced_inputs(const SegmentNode& node,
+                                                          const Effects& effects) const {
   if (!path_.nodes.empty()) return {};
   const auto is_written = [&](ValueId value) {
     return value != kNoValue && is_written_memory(value, effects);
   };
   const std::vector<ValueId>& items = tracer_->graph().items;
-  if (std::any_of(items.begin(), items.end(), is_written) ||
-      std::any_of(saved.begin(), saved.end(), is_written))
-    return {};
+  if (std::any_of(items.begin(), items.end(), is_written)) return {};
   std::vector<Replaced> replaced;
   for (const InputWrite& write : effects.writes)
-    if (!write.is_recorded && !write.is_at_risk && node.only_replaces[write.output] &&
-        std::find(saved.begin(), saved.end(), effects.outputs[write.output]) == saved.end())
+    if (!write.is_recorded && !write.is_at_risk && node.only_replaces[write.output])
       replaced.push_back({effects.outputs[write.output], write.input});
   return replaced;
 }
@@ -279,25 +400,20 @@ void TraceRun::close_path(Effects effects, std::shared_ptr<const void> structure
     write.is_at_risk = is_written_memory(effects.outputs[write.output], effects);
   const std::shared_ptr<SegmentNode> node = begin_segment();
   auto path = std::make_shared<const Graph>(tracer_->graph());
-  std::vector<ValueId> saved;
-  node->backward = make_backward(effects, path, saved);
+  node->backward = make_backward(effects, path);
   std::vector<ValueId> outputs = effects.outputs;
-  outputs.insert(outputs.end(), saved.begin(), saved.end());
   std::copy_if(path->items.begin(), path->items.end(), std::back_inserter(outputs),
                [](ValueId item) { return item != kNoValue; });
   node->only_replaces.resize(effects.outputs.size());
   for (const InputWrite& write : effects.writes)
     node->only_replaces[write.output] = is_only_written(write, effects);
-  const std::vector<Replaced> replaced = replaced_inputs(*node, effects, saved);
-  close_segment(*node, next_node_, effects.forward_end, not_carried(outputs), replaced);
+  const std::vector<Replaced> replaced = replaced_inputs(*node, effects);
+  if (node->backward != nullptr && !effects.pullbacks.empty())
+    close_joint(*node, effects, not_carried(outputs), replaced);
+  else close_segment(*node, next_node_, effects.forward_end, not_carried(outputs), replaced);
   node->counters = tracer_->counters();
   node->effects = effects;
   for (const ValueId output : effects.outputs) node->outputs.push_back(slot_of(output));
-  if (node->backward != nullptr)
-    for (const ValueId value : saved) {
-      node->backward->saved.push_back(slot_of(value));
-      node->backward->is_overwritten.push_back(is_written_memory(value, effects));
-    }
   node->structure = std::move(structure);
   path_.nodes.push_back(node);
 }
@@ -408,7 +524,7 @@ TracedPath TraceRun::run(const ArgumentLeaves& leaves, Callee& callee, const Arg
   size_t num_bound = prefix.size();
   frame_ = &frame;
   const auto carry_out_segments = [&] {
-    TraceRun(plans_, options_, name_, where_)
+    TraceRun(plans_, joint_plans_, options_, name_, where_)
         .carry_out(leaves, callee, policies, frame, host, path_.nodes, path_.outcomes, following);
   };
   for (;;) {

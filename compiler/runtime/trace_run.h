@@ -4,6 +4,7 @@
 
 #include "compiler/runtime/compiled_function.h"
 #include "compiler/runtime/frame.h"
+#include "compiler/runtime/joint_plan.h"
 
 namespace weft::compiler {
 
@@ -21,6 +22,7 @@ struct TracedPath {
   size_t num_bound = 0;            // nodes that were in the tree before; all, or none of its prefix
   size_t num_compiled = 0;         // plans that did not exist before
   size_t num_extern_calls = 0;     // nodes of these
+  uint64_t saved_bytes = 0;        // that these keep for backward
   std::shared_ptr<Tracer> tracer;  // for guards and reports
   std::vector<GradFact> grad_facts;
   bool needs_follow = false;  // a native floating number was read
@@ -39,8 +41,9 @@ struct PathDiffers {
 
 class TraceRun final : public BreakHandler {
  public:
-  TraceRun(PlanCache& plans, const CompileOptions& options, const std::string& name, SourceLocation where)
-      : plans_(plans), options_(options), name_(name), where_(where) {}
+  TraceRun(PlanCache& plans, JointPlanCache& joint_plans, const CompileOptions& options,
+           const std::string& name, SourceLocation where)
+      : plans_(plans), joint_plans_(joint_plans), options_(options), name_(name), where_(where) {}
 
   // Runs the call to its end: the callee has its result, effects have happened. `prefix` are segments that `frame` has run
   // already, with their outcomes; they are followed, not run again.
@@ -76,16 +79,20 @@ class TraceRun final : public BreakHandler {
   };
   void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs,
                      std::span<const Replaced> replaced = {});
-  std::vector<Replaced> replaced_inputs(const SegmentNode& node, const Effects& effects,
-                                        std::span<const ValueId> saved) const;
+  void close_joint(SegmentNode& node, const Effects& effects, const std::vector<ValueId>& outputs,
+                   std::span<const Replaced> replaced);
+  void add_read(SegmentNode& node, Slot slot) const;
+  std::vector<Replaced> replaced_inputs(const SegmentNode& node, const Effects& effects) const;
   Slot slot_of(ValueId value) const;
   std::vector<ValueId> not_carried(std::span<const ValueId> values) const;
   void close_path(Effects effects, std::shared_ptr<const void> structure);
   bool is_written_memory(ValueId value, const Effects& effects) const;
-  std::shared_ptr<PathBackward> make_backward(const Effects& effects, std::shared_ptr<const Graph> path,
-                                              std::vector<ValueId>& saved);
+  std::shared_ptr<PathBackward> make_backward(const Effects& effects,
+                                              std::shared_ptr<const Graph> path) const;
+  ValueId root_of(ValueId value) const;
 
   PlanCache& plans_;
+  JointPlanCache& joint_plans_;
   const CompileOptions& options_;
   const std::string& name_;
   SourceLocation where_;
