@@ -358,7 +358,7 @@ struct Interpreter::Kernel {
   }
 
   void run(void* const* buffers, const uint64_t* numbers, const int64_t* sizes, KernelError* error,
-           int threads, BufferTraffic* traffic) const {
+           int threads, TouchedElements* touched) const {
     if (is_in_place && error->check != 0) return;
     TileCall sizes_only{body, rows, buffers, numbers, sizes, error, nullptr, {}};
     for (size_t b = 0; b < body.buffers.size(); ++b) {
@@ -376,13 +376,13 @@ struct Interpreter::Kernel {
                         numbers,
                         sizes,
                         error,
-                        traffic,
+                        touched,
                         sizes_only.may_read_in_place,
                         extents.integer(rows.batches),
                         extents.integer(rows.rows),
                         columns};
     // Elements that are added to in place are in order.
-    if (adds || traffic != nullptr) threads = 1;
+    if (adds || touched != nullptr) threads = 1;
     Run(call, threads).run(levels.folds_rows || levels.has_after);
   }
 
@@ -404,8 +404,16 @@ void Interpreter::run(void* const* buffers, const uint64_t* numbers, const int64
 
 std::vector<BufferTraffic> Interpreter::count_traffic(void* const* buffers, const uint64_t* numbers,
                                                       const int64_t* sizes, KernelError* error) const {
-  std::vector<BufferTraffic> traffic(kernel_->body.buffers.size());
-  kernel_->run(buffers, numbers, sizes, error, 1, traffic.data());
+  const std::vector<BufferParam>& params = kernel_->body.buffers;
+  std::vector<TouchedElements> touched(params.size());
+  kernel_->run(buffers, numbers, sizes, error, 1, touched.data());
+  std::vector<BufferTraffic> traffic;
+  for (size_t b = 0; b < params.size(); ++b) {
+    const size_t bytes = size_of(params[b].dtype);
+    traffic.push_back({touched[b].loaded, touched[b].stored,
+                       static_cast<int64_t>(touched[b].loads.size() * bytes),
+                       static_cast<int64_t>(touched[b].stores.size() * bytes)});
+  }
   return traffic;
 }
 

@@ -9,9 +9,10 @@
 
 namespace weft::compiler {
 
-// Bytes that the loads and stores of a kernel touch in one buffer: each element of a tile once for each load or store.
+// Bytes that the loads and stores of a kernel touch in one buffer.
 struct BufferTraffic {
-  int64_t loaded = 0, stored = 0;
+  int64_t loaded = 0, stored = 0;                    // each element of a tile once for each load or store
+  int64_t distinct_loaded = 0, distinct_stored = 0;  // each element once
 };
 
 class Interpreter {

@@ -172,7 +172,7 @@ void TileWorker::load(const Step& step, StepId id, char* to) {
   const int64_t rows = rows_of(id), columns = columns_of(id), n = rows * columns;
   const char* data = static_cast<const char*>(call_.buffers[buffer]);
   const auto bytes = static_cast<int64_t>(size_of(step.from));
-  if (call_.traffic != nullptr) count(from, mask, rows, columns, buffer, false);
+  if (call_.touched != nullptr) count(from, mask, rows, columns, buffer, false);
   if (n == 0) return;
   if (mask.data == nullptr && step.operands[1] != kNoStep) {
     const cpu::ConvertKernel convert = cpu::convert_kernel(step.from, step.dtype);
@@ -257,7 +257,7 @@ void TileWorker::store(uint32_t index) {
   const bool has_columns = body.each == BodyStore::Each::Element || body.each == BodyStore::Each::Column;
   const int64_t rows = has_rows ? tile_.rows : 1, columns = has_columns ? tile_.columns : 1;
   const Address to = address(store.index, store.stride);
-  if (call_.traffic != nullptr)
+  if (call_.touched != nullptr)
     count(to, store.mask == kNoStep ? View{nullptr, 0, 0} : view(store.mask), rows, columns, body.param,
           true);
   if (rows * columns == 0) return;
@@ -311,9 +311,12 @@ void TileWorker::count(const Address& address, const View& mask, int64_t rows, i
     for (int64_t c = 0; c < columns; ++c)
       if (is_set(mask, r, c)) places.push_back(address(r, c));
   std::sort(places.begin(), places.end());
-  const auto distinct = std::unique(places.begin(), places.end()) - places.begin();
-  const int64_t bytes = distinct * static_cast<int64_t>(size_of(call_.body.buffers[buffer].dtype));
-  (is_store ? call_.traffic[buffer].stored : call_.traffic[buffer].loaded) += bytes;
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  const auto bytes =
+      static_cast<int64_t>(places.size()) * static_cast<int64_t>(size_of(call_.body.buffers[buffer].dtype));
+  TouchedElements& touched = call_.touched[buffer];
+  (is_store ? touched.stored : touched.loaded) += bytes;
+  (is_store ? touched.stores : touched.loads).insert(places.begin(), places.end());
 }
 
 // ---- Folds

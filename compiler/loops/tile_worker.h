@@ -2,13 +2,19 @@
 // Needs tile_program and kernel_call; the interpreter shares out the tiles.
 #pragma once
 
+#include <unordered_set>
+
 #include "compiler/loops/kernel_call.h"
 #include "compiler/loops/tile_program.h"
 #include "tensor/cpu/workspace.h"
 
 namespace weft::compiler {
 
-struct BufferTraffic;
+// What a call has touched in one buffer: bytes, and which elements.
+struct TouchedElements {
+  int64_t loaded = 0, stored = 0;
+  std::unordered_set<int64_t> loads, stores;
+};
 
 // What all workers of one call read.
 struct TileCall {
@@ -18,7 +24,7 @@ struct TileCall {
   const uint64_t* numbers;
   const int64_t* sizes;
   KernelError* error;
-  BufferTraffic* traffic = nullptr;        // by buffer, where it is counted
+  TouchedElements* touched = nullptr;      // by buffer, where it is counted
   std::vector<uint8_t> may_read_in_place;  // by buffer: nothing is written to it
   int64_t batches = 0, rows = 0, columns = 0;
 };

@@ -74,6 +74,21 @@ void run_program(const KernelProgram& program, const KernelStep& kernel, void* c
   }
 }
 
+std::vector<BufferTraffic> count_traffic(const KernelProgram& program, const KernelStep& kernel,
+                                         void* const* buffers, const uint64_t* numbers, const int64_t* sizes,
+                                         KernelError* error) {
+  WEFT_ASSERT(program.function == nullptr, "generated code does not count what it touches");
+  std::vector<BufferTraffic> traffic;
+  for (size_t b = 0; b < kernel.bodies.size(); ++b) {
+    for (const BufferTraffic& each : program.interpreters[b].count_traffic(buffers, numbers, sizes, error))
+      traffic.push_back(each);
+    buffers += kernel.bodies[b].buffers.size();
+    numbers += kernel.bodies[b].numbers.size();
+    sizes += kernel.bodies[b].size_symbols.size();
+  }
+  return traffic;
+}
+
 std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelOptions& options) {
   const std::vector<KernelStep>& kernels = schedule.kernels;
   if (kernels.empty()) return {};

@@ -31,6 +31,12 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
 void run_program(const KernelProgram& program, const KernelStep& kernel, void* const* buffers,
                  const uint64_t* numbers, const int64_t* sizes, KernelError* error, int threads);
 
+// Interprets a kernel that is no code, and says what its loads and stores touch, by the buffers of its bodies one after
+// another.
+std::vector<BufferTraffic> count_traffic(const KernelProgram& program, const KernelStep& kernel,
+                                         void* const* buffers, const uint64_t* numbers, const int64_t* sizes,
+                                         KernelError* error);
+
 // Whether code can be generated and compiled. WEFT_CODEGEN=0 says no; so does a system without a compiler, of which a
 // warning tells once.
 bool can_generate_code();

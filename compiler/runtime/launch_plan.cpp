@@ -264,7 +264,8 @@ uint64_t bits_of(const Scalar& number, DType dtype) {
 
 }  // namespace
 
-void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& values) const {
+void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& values,
+                            KernelTraffic* traffic) const {
   const Arguments& given = arguments_[index];
   std::vector<void*>& arguments = frame.arguments[index];
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -279,8 +280,13 @@ void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& value
     numbers[i] = bits_of(value, given.number_dtypes[i]);
   }
   KernelError error;
-  run_program(programs_[index], schedule_.kernels[index], arguments.data(), numbers.data(),
-              frame.body_sizes[index].data(), &error, std::min(frame.threads[index], num_threads()));
+  if (traffic != nullptr) [[unlikely]]
+    traffic->push_back(weft::compiler::count_traffic(programs_[index], schedule_.kernels[index],
+                                                     arguments.data(), numbers.data(),
+                                                     frame.body_sizes[index].data(), &error));
+  else
+    run_program(programs_[index], schedule_.kernels[index], arguments.data(), numbers.data(),
+                frame.body_sizes[index].data(), &error, std::min(frame.threads[index], num_threads()));
   if (error.check != 0) [[unlikely]]
     throw_failed(schedule_.kernels[index].bodies[0], error);
 }
@@ -328,6 +334,19 @@ void LaunchPlan::run_extern(Frame& frame, const Extern& step, const RunValues& v
 
 void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& values,
                      std::span<Tensor> outputs) const {
+  run(inputs, values, outputs, nullptr);
+}
+
+std::vector<std::vector<BufferTraffic>> LaunchPlan::count_traffic(std::span<const Tensor* const> inputs,
+                                                                  const RunValues& values,
+                                                                  std::span<Tensor> outputs) const {
+  KernelTraffic traffic;
+  run(inputs, values, outputs, &traffic);
+  return traffic;
+}
+
+void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& values,
+                     std::span<Tensor> outputs, KernelTraffic* traffic) const {
   WEFT_ASSERT(
       inputs.size() == schedule_.graph.inputs.size() && outputs.size() == schedule_.graph.outputs.size(),
       "a plan of ", schedule_.graph.inputs.size(), " inputs and ", schedule_.graph.outputs.size(),
@@ -344,7 +363,7 @@ void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& val
     frame.pointers[buffer] = frame.pointers[input];
   }
   for (const Step& step : schedule_.steps) {
-    if (step.kind == Step::Kind::Kernel) run_kernel(frame, step.index, values);
+    if (step.kind == Step::Kind::Kernel) run_kernel(frame, step.index, values, traffic);
     else run_extern(frame, externs_[step.index], values);
   }
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = tensor_at(frame, schedule_.graph.outputs[i]);

@@ -25,6 +25,11 @@ class LaunchPlan {
 
   // As GraphRunner::run. Any number of threads may run one plan at once. Errors: KernelFailed; those of extern ops.
   void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs) const;
+  // For tests: the same for an interpreted plan, and what each kernel touched, by the buffer parameters of its bodies one
+  // after another.
+  std::vector<std::vector<BufferTraffic>> count_traffic(std::span<const Tensor* const> inputs,
+                                                        const RunValues& values,
+                                                        std::span<Tensor> outputs) const;
 
   const Schedule& schedule() const { return schedule_; }
   const std::vector<KernelProgram>& programs() const { return programs_; }
@@ -53,7 +58,10 @@ class LaunchPlan {
   Layout<Sym> layout_in(const Frame& frame, const Sizes& sizes, const Sizes& strides) const;
   const Tensor& tensor_of(Frame& frame, BufferId buffer) const;
   Tensor tensor_at(Frame& frame, ValueId value) const;
-  void run_kernel(Frame& frame, uint32_t index, const RunValues& values) const;
+  using KernelTraffic = std::vector<std::vector<BufferTraffic>>;
+  void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs,
+           KernelTraffic* traffic) const;
+  void run_kernel(Frame& frame, uint32_t index, const RunValues& values, KernelTraffic* traffic) const;
   void run_extern(Frame& frame, const Extern& step, const RunValues& values) const;
   [[noreturn]] void throw_failed(const LoopBody& body, const KernelError& error) const;
   Scalar item(Frame& frame, uint32_t index) const;

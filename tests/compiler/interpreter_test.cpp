@@ -345,6 +345,8 @@ TEST(Interpreter, CountsWhatItTouches) {
   EXPECT_EQ(traffic[out].stored, 100 * 3000 * 4);
   EXPECT_EQ(traffic[sums].stored, 100 * 8);
   EXPECT_EQ(traffic[half].stored, 100 * 10);
+  EXPECT_EQ(traffic[w].distinct_loaded, 3000 * 2);
+  EXPECT_EQ(traffic[half].distinct_stored, 100 * 10);
   EXPECT_EQ(traffic[half].loaded, 0);
 }
 
