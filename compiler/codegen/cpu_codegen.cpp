@@ -545,7 +545,8 @@ CpuCode generate_cpu(std::span<const LoopBody* const> bodies, CpuTarget target) 
     const std::string base = entry_name(given->name);
     std::string name = base;
     for (int i = 2; !taken.insert(name).second; ++i) name = base + "_" + std::to_string(i);
-    kernels += "\n" + KernelWriter(body, name, printer).write();
+    code.functions.push_back(KernelWriter(body, name, printer).write());
+    kernels += "\n" + code.functions.back();
     code.entries.push_back(name);
   }
   const std::string text = printer.definitions() + kernels;

@@ -24,7 +24,8 @@ namespace weft::compiler {
 
 struct CpuCode {
   std::string text;
-  std::vector<std::string> entries;  // by body: names of extern "C" functions
+  std::vector<std::string> entries;    // by body: names of extern "C" functions
+  std::vector<std::string> functions;  // by body: the part of the text that is its own
 };
 
 CpuCode generate_cpu(std::span<const LoopBody* const> bodies, CpuTarget target);

@@ -10,7 +10,7 @@
 namespace weft::compiler {
 namespace {
 
-Sym bytes_of(DType dtype) { return Sym::from_int(static_cast<int64_t>(size_of(dtype))); }
+Sym width_of(DType dtype) { return Sym::from_int(static_cast<int64_t>(size_of(dtype))); }
 
 // What tells accesses of one buffer apart: the expression, and where it is masked.
 using Access = std::pair<uint64_t, BodyValue>;
@@ -77,10 +77,15 @@ std::vector<std::pair<BufferId, Traffic>> TrafficCounter::by_buffer(const Schedu
     const Buffer& buffer = schedule.buffers[id];
     const Sym whole = elements_of({buffer.sizes.data(), buffer.sizes.size()},
                                   {buffer.strides.data(), buffer.strides.size()});
-    traffic.read = min(traffic.read, whole) * bytes_of(buffer.dtype);
-    traffic.written = min(traffic.written, whole) * bytes_of(buffer.dtype);
+    traffic.read = min(traffic.read, whole) * width_of(buffer.dtype);
+    traffic.written = min(traffic.written, whole) * width_of(buffer.dtype);
   }
   return result;
+}
+
+Sym TrafficCounter::bytes_of(const Value& value) {
+  const TableEnvironment environment(expressions_);
+  return elements_of({value.sizes.data(), value.sizes.size()}, {}) * width_of(value.dtype);
 }
 
 Traffic TrafficCounter::of(const Schedule& schedule, const KernelStep& kernel) {
@@ -103,7 +108,7 @@ Traffic TrafficCounter::of(const Graph& graph, const Node& node) {
     const Value& value = graph[node.first_output + k];
     const Sym count = elements_of({value.sizes.data(), value.sizes.size()}, {});
     results = results + count;
-    result.written = result.written + count * bytes_of(value.dtype);
+    result.written = result.written + count * width_of(value.dtype);
   }
   for (const ValueId id : values_read_by(graph, node)) {
     const Value& value = graph[id];
@@ -111,7 +116,7 @@ Traffic TrafficCounter::of(const Graph& graph, const Node& node) {
         elements_of({value.sizes.data(), value.sizes.size()}, {value.strides.data(), value.strides.size()});
     // What computes its elements one by one picks no more elements than it makes.
     if (node.op->element != nullptr) count = min(count, results);
-    result.read = result.read + count * bytes_of(value.dtype);
+    result.read = result.read + count * width_of(value.dtype);
   }
   return result;
 }

@@ -23,6 +23,8 @@ class TrafficCounter {
   Traffic of(const Schedule& schedule, const KernelStep& kernel);
   // Of one op that is run by itself: it reads its operands and writes its results. Views touch nothing.
   Traffic of(const Graph& graph, const Node& node);
+  // Of all elements of a value.
+  Sym bytes_of(const Value& value);
   // Of a graph whose ops are run one by one, and of all steps of a schedule.
   Traffic of(const Graph& graph);
   Traffic of(const Schedule& schedule);

@@ -123,9 +123,12 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
           std::span(code.entries).subspan(next, kernels[k].bodies.size());
       KernelProgram program;
       program.entry = own[0];
+      for (size_t b = 0; b < own.size(); ++b) program.text += (b == 0 ? "" : "\n") + code.functions[next + b];
       if (own.size() > 1) {
         program.entry += "_and_" + std::to_string(own.size() - 1);
-        code.text += combined(program.entry, kernels[k], own);
+        const std::string caller = combined(program.entry, kernels[k], own);
+        code.text += caller;
+        program.text += "\n" + caller;
       }
       program.cost = cost_of(kernels[k].bodies[0]);
       next += own.size();

@@ -20,6 +20,7 @@ struct KernelProgram {
   CpuLibraryPtr library;                       // keeps the function loaded
   std::string entry;                           // its name in the source
   std::shared_ptr<const std::string> source;   // shared by the kernels that were compiled with it
+  std::string text;                            // the part of the source that is its own
   double cost = 1;  // nanoseconds for each turn of the innermost loop, to choose how many threads it is worth
 };
 
