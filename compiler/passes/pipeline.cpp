@@ -76,9 +76,16 @@ PipelineOptions options_for(Stage stage) {
 
 }  // namespace
 
-Graph prepare(const Graph& graph, Stage stage) {
-  if (stage == Stage::Captured) return dce(graph);
-  return run_pipeline(graph, options_for(stage)).forward;
+Graph prepare(const Graph& graph, Stage stage,
+              std::function<void(const std::string& pass, const Graph&)> watch) {
+  if (stage == Stage::Captured) {
+    Graph result = dce(graph);
+    if (watch) watch("dce", result);
+    return result;
+  }
+  PipelineOptions options = options_for(stage);
+  options.watch = std::move(watch);
+  return run_pipeline(graph, options).forward;
 }
 
 Partition prepare_joint(const Graph& graph, Stage stage, PartitionOptions joint, Graph& cut) {

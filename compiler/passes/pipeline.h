@@ -37,7 +37,9 @@ enum class Stage : uint8_t {
   Lowered,     // ops taken apart down to those that loops compute, folds and one body each, and library calls
   Decomposed,  // ops taken apart down to primitives
 };
-Graph prepare(const Graph& graph, Stage stage);
+// `watch` as in PipelineOptions.
+Graph prepare(const Graph& graph, Stage stage,
+              std::function<void(const std::string& pass, const Graph&)> watch = {});
 // The same for a joint graph, which is cut then; `cut` takes the graph whose values the parts name. What is only captured saves
 // whatever backward reads.
 Partition prepare_joint(const Graph& graph, Stage stage, PartitionOptions options, Graph& cut);

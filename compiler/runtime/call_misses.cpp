@@ -2,6 +2,7 @@
 // Place: the slow half of compiled_function.cpp.
 #include <algorithm>
 
+#include "compiler/runtime/compile_log.h"
 #include "compiler/runtime/compiled_function_impl.h"
 #include "compiler/runtime/path_guards.h"
 #include "compiler/runtime/report_tree.h"
@@ -154,13 +155,15 @@ void CompiledFunction::Impl::log_recompile(const TracedPath& path, const GuardFa
 }
 
 void CompiledFunction::Impl::log_program(const Branch& branch) const {
-  if (!log_enabled(LogChannel::Graph) && !log_enabled(LogChannel::Guards) && !log_enabled(LogChannel::Breaks))
+  if (!log_enabled(LogChannel::Graph) && !log_enabled(LogChannel::Guards) &&
+      !log_enabled(LogChannel::Breaks) && !has_debug_directory())
     return;
   const std::string function = name_of_function(options.name, where);
   const Explanation::Entry entry = explain_entry(branch);
   for (const Explanation::Graph& graph : entry.graphs) log_graph(function, graph);
   for (const Explanation::Break& stop : entry.breaks) log_break(function, stop);
   log_guards(function, entry.guards);
+  write_guards(name, entry.guards);
 }
 
 // State that the library knows of has moved since the entry was traced.

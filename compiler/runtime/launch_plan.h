@@ -97,4 +97,7 @@ class LaunchPlan {
   mutable std::vector<std::unique_ptr<Frame>> free_frames_;
 };
 
+// Buffers with their places at the sizes of the traced call, and the steps of a call.
+std::string to_string(const LaunchPlan& plan);
+
 }  // namespace weft::compiler

@@ -2,9 +2,9 @@
 #include "compiler/runtime/plan.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "compiler/passes/pipeline.h"
+#include "compiler/runtime/compile_log.h"
 #include "compiler/trace/infer.h"
 #include "compiler/trace/table_environment.h"
 #include "tensor/grad_flag.h"
@@ -59,22 +59,30 @@ Stage stage_of(const Backend& backend) {
 }
 
 Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
-  const auto start = std::chrono::steady_clock::now();
+  CompileLog log(traced_);
   hash_ = hash_of(traced_);
   KernelOptions kernels;
   kernels.is_stand_in = backend.name() == "weft" && !can_generate_code();
   kernels.interpret = backend.name() == "interpret" || kernels.is_stand_in;
-  graph_ = prepare(traced_, stage_of(backend));
+  graph_ = prepare(traced_, stage_of(backend), log.watch());
+  log.end_stage("passes");
   if (const BackendFunction function = backend.function(); !function) {
-    if (has_loops(backend)) launch_plan_ = std::make_unique<LaunchPlan>(schedule(graph_), kernels);
-    else runner_ = std::make_unique<GraphRunner>(graph_);
+    if (has_loops(backend)) {
+      Schedule schedule = compiler::schedule(graph_);
+      log.end_stage("schedule");
+      launch_plan_ = std::make_unique<LaunchPlan>(std::move(schedule), kernels);
+      log.end_stage("code");
+    } else {
+      runner_ = std::make_unique<GraphRunner>(graph_);
+    }
   } else {
     const TableEnvironment environment(*graph_.expressions);
     std::vector<Tensor> examples;
     for (const ValueId input : graph_.inputs) examples.push_back(make_hollow(graph_[input].spec()));
     program_ = function(graph_, examples);
   }
-  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  seconds_ = log.seconds();
+  log.finish(*this);
 }
 
 void Plan::run(std::span<const Tensor* const> inputs, const RunValues& values,
