@@ -121,7 +121,8 @@ void add_entry(std::string& out, const Explanation::Entry& entry, size_t number)
       bytes += each.bytes;
       lines.push_back(each.text + ": " + compiler::bytes_text(each.bytes));
     }
-    out += "  saved for backward: " + count_of(lines.size(), "tensor") + ", " + compiler::bytes_text(bytes) + "\n";
+    out += "  saved for backward: " + count_of(lines.size(), "tensor") + ", " + compiler::bytes_text(bytes) +
+           "\n";
     add_listing(out, lines, kMostLines, "    ", "");
   }
   for (const Explanation::Break& stop : entry.breaks)
