@@ -194,6 +194,7 @@ void Tracer::mutate(const Call& call, const Tensor& self) {
     own.push_back(wrap(value_of(*operand.tensor)));
     operand.tensor = &own.back();
   }
+  const CompositeScope scope(call.op, call.where);  // errors name the op in place, as eager ones do
   Tensor value = weft::call(*call.op.base, {operands.data(), operands.size()}, call.attrs, call.where);
   WEFT_CHECK(category_of(value->dtype) <= category_of(self->dtype), call.name(), ": the result is ",
              value->dtype, ", which does not fit into the ", self->dtype,

@@ -70,7 +70,7 @@ void Recorder::record(const Call& call, std::span<Tensor> outputs) {
     else node.operands.push_back({});
   }
   const std::optional<OutputSpecs> specs = infer_results(call);
-  WEFT_CHECK(specs && !call.op.data_dependent, purpose_, ": calls ", call.name(),
+  WEFT_CHECK(specs && !call.op.data_dependent, purpose_, ": calls ", call.op.name(),
              ", whose sizes depend on values");
   WEFT_ASSERT(specs->size() == outputs.size(), call.name());
   const ValueId first = graph_.add_node(std::move(node), {specs->data(), specs->size()});
@@ -82,7 +82,7 @@ void Recorder::record(const Call& call, std::span<Tensor> outputs) {
 }
 
 void Recorder::mutate(const Call& call, const Tensor&) {
-  WEFT_CHECK(false, purpose_, ": calls ", call.name(),
+  WEFT_CHECK(false, purpose_, ": calls ", call.op.name(),
              ", which writes in place; use the op that gives a new tensor");
 }
 Scalar Recorder::read(const Tensor& x, SourceLocation) {

@@ -15,6 +15,7 @@ SmallVector<Term, 4> widened(const Call& call, DType compute) {
   for (const Operand& operand : call.operands) {
     if (operand.is_tensor()) args.push_back(Term(operand.tensor->to(compute, false, false, call.where)));
     else if (operand.scalar.is_floating() && !is_floating(compute)) args.push_back(operand.scalar.to_int());
+    else if (operand.scalar.is_bool() && compute != DType::Bool) args.push_back(operand.scalar.to_int());
     else args.push_back(operand.scalar);
   }
   return args;

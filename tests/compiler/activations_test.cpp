@@ -86,7 +86,7 @@ TEST(Activations, AProductIsKeptAndWhatFollowsIsNot) {
   const Tensor x = randn({32, 16}).requires_grad_(), w = randn({16, 8}).requires_grad_();
   f(x, w).sum().backward();
   EXPECT_EQ(counted(f).bytes, 32 * 8 * sizeof(float)) << counted(f).text;
-  expect_contains(counted(f).text, "saved for backward: 1024 bytes");
+  expect_contains(counted(f).text, "saved for backward: 1 tensor, 1.02 KB");
 }
 
 TEST(Activations, DropoutIsDrawnAgain) {

@@ -160,8 +160,8 @@ TEST(Report, TellsOfCopiesIntoInputsAndOfWhatBackwardKeeps) {
   EXPECT_EQ(e.entries[0].graphs[0].copied_writes, 1u) << e;
   EXPECT_EQ(e.entries[0].graphs[0].copied_bytes, 2 * 400) << e;
   const Tensor x = ones({30, 50}).requires_grad_();
-  const auto loss = compile([](Tensor t) { return exp(t.matmul(ones({50, 20}))).sum(); });
-  const Tensor result = loss(x);
+  const auto loss = compile([](Tensor t, Tensor w) { return exp(t.matmul(w)).sum(); });
+  const Tensor result = loss(x, ones({50, 20}));
   e = loss.core().explanation();
   ASSERT_EQ(e.entries[0].activations.size(), 1u) << e;  // exp needs its result, or what it was made of
   EXPECT_EQ(e.entries[0].activations[0].bytes, 4u * 30 * 20) << e;

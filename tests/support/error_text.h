@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <functional>
 #include <string>
 #include <typeinfo>
@@ -12,7 +13,7 @@
 
 namespace weft::tests {
 
-// The text of the Error that the function throws, or "no error". One of another kind than E, where that is given, says so; a
+// The text of what the function throws, or "no error". An Error of another kind than E, where that is given, says so; a
 // defect of ours does in any case.
 template <class E = Error>
 std::string error_of(const std::function<void()>& function) {
@@ -23,6 +24,8 @@ std::string error_of(const std::function<void()>& function) {
   } catch (const Error& error) {
     const bool is_kind = typeid(E) == typeid(Error) || typeid(error) == typeid(E);
     return std::string(is_kind ? "" : "another kind: ") + error.what();
+  } catch (const std::exception& error) {
+    return error.what();
   }
   return "no error";
 }
