@@ -295,8 +295,8 @@ class BodyBuilder final : public LoopReader {
   Expr eval(ValueId value, std::span<const Sym> at) {
     if (const uint32_t unit = lowering_.unit_of[value]; unit != kNoUnit) {
       const auto found = members_.find(unit);
-      if (found == members_.end()) return from_memory(value, at);
-      return from_member(unit, found->second, at);
+      if (found != members_.end()) return from_member(unit, found->second, at);
+      if (!lowering_.units[unit].is_recomputed) return from_memory(value, at);
     }
     if (lowering_.in_memory[value]) return from_memory(value, at);
     Key key{value, mask_, Indices(at.begin(), at.end())};
@@ -313,7 +313,7 @@ class BodyBuilder final : public LoopReader {
     const Unit& u = lowering_.units[unit];
     // Little work is done again; the rest would be a read of what other iterations compute.
     constexpr double kCheap = 4;
-    if (u.is_fold || lowering_.own_cost(u.node) > kCheap)
+    if (u.is_fold || (!u.is_recomputed && lowering_.own_cost(u.node) > kCheap))
       refuse("it reads elements that other iterations of the loops compute");
     return compute(u.node, at);
   }
@@ -396,7 +396,8 @@ class BodyBuilder final : public LoopReader {
     // A view of memory is read where it lies.
     const ValueId root = lowering_.root_of(value);
     const uint32_t unit = lowering_.unit_of[root];
-    const bool is_outside = lowering_.in_memory[root] || (unit != kNoUnit && !members_.contains(unit));
+    const bool is_outside = lowering_.in_memory[root] || (unit != kNoUnit && !members_.contains(unit) &&
+                                                          !lowering_.units[unit].is_recomputed);
     if (is_outside && root < lowering_.graph.values.size()) {
       if (const Layout<Sym>* layout = lowering_.layout_of(value)) {
         const Expr read = load_at(root, lowering_.values[root].dtype, offset_of(*layout, at));

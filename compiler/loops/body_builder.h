@@ -21,6 +21,8 @@ struct Unit {
       kNoValue;  // of the graph, or a partial result of a fold in two steps (ids after the graph's values)
   NodeId node = kNoNode;
   bool is_fold = false;
+  // In memory for others; loops that need it compute it again, which takes less time than another kernel.
+  bool is_recomputed = false;
 
   // ---- Of a fold
   enum class Role : uint8_t { None /* of size 1 */, Batch, Row, Column };
@@ -88,6 +90,9 @@ class Lowering {
   const Layout<Sym>* layout_of(ValueId value);
   // The value in memory that a chain of views starts from.
   ValueId root_of(ValueId value) const;
+  bool is_recomputed(ValueId value) const {
+    return unit_of[value] != kNoUnit && units[unit_of[value]].is_recomputed;
+  }
   // The view's layout over its operand seen row-major.
   const Layout<Sym>& view_of_dense(NodeId node);
   ValueId add_partial(const Value& value);
@@ -103,8 +108,9 @@ class Lowering {
 BuiltBody build_body(Lowering& lowering, std::span<const uint32_t> units, const GroupLoops& loops,
                      const std::vector<bool>& stored);
 
-// The values that computing a unit, or running a node, reads: in memory, or units.
-std::vector<ValueId> reads_of(Lowering& lowering, const Unit& unit);
+// The values that computing a unit, or running a node, reads: in memory, or units. Units that loops compute again are not
+// read by other units; they are listed in `recomputed`.
+std::vector<ValueId> reads_of(Lowering& lowering, const Unit& unit, std::vector<ValueId>& recomputed);
 std::vector<ValueId> reads_of(Lowering& lowering, NodeId node);
 
 // Equal for every size.

@@ -144,8 +144,10 @@ double Lowering::own_cost(NodeId id) {
 
 namespace {
 
-// The values in memory, units included, that are reached from `open` through what is computed where it is read.
-std::vector<ValueId> reached(Lowering& lowering, std::vector<ValueId> open) {
+// The values in memory, units included, that are reached from `open` through what is computed where it is read; with a list
+// for them, through units that are computed again too.
+std::vector<ValueId> reached(Lowering& lowering, std::vector<ValueId> open,
+                             std::vector<ValueId>* recomputed = nullptr) {
   std::vector<ValueId> reads;
   std::vector<bool> seen(lowering.values.size());
   while (!open.empty()) {
@@ -154,7 +156,9 @@ std::vector<ValueId> reached(Lowering& lowering, std::vector<ValueId> open) {
     if (seen[value]) continue;
     seen[value] = true;
     const NodeId node = lowering.values[value].node;
-    if (lowering.in_memory[value] || lowering.unit_of[value] != kNoUnit) {
+    const bool is_passed = recomputed != nullptr && lowering.is_recomputed(value);
+    if (is_passed) recomputed->push_back(value);
+    if (lowering.in_memory[value] || (lowering.unit_of[value] != kNoUnit && !is_passed)) {
       reads.push_back(value);
     } else if (node != kNoNode) {
       const std::vector<ValueId> operands = values_read_by(lowering.graph, lowering.graph.nodes[node]);
@@ -166,9 +170,9 @@ std::vector<ValueId> reached(Lowering& lowering, std::vector<ValueId> open) {
 
 }  // namespace
 
-std::vector<ValueId> reads_of(Lowering& lowering, const Unit& unit) {
-  if (unit.is_fold) return reached(lowering, {unit.source});
-  return reads_of(lowering, unit.node);
+std::vector<ValueId> reads_of(Lowering& lowering, const Unit& unit, std::vector<ValueId>& recomputed) {
+  if (unit.is_fold) return reached(lowering, {unit.source}, &recomputed);
+  return reached(lowering, values_read_by(lowering.graph, lowering.graph.nodes[unit.node]), &recomputed);
 }
 
 std::vector<ValueId> reads_of(Lowering& lowering, NodeId node) {

@@ -53,7 +53,7 @@ class Fuser {
   struct Task {
     uint32_t unit = kNoUnit;
     NodeId node = kNoNode;
-    std::vector<ValueId> reads;
+    std::vector<ValueId> reads, recomputed;
     std::vector<uint32_t> needs, users;  // tasks
     uint32_t group = 0;
   };
@@ -68,7 +68,8 @@ class Fuser {
     task.unit = unit;
     task.node = node;
     const auto id = static_cast<uint32_t>(tasks_.size());
-    task.reads = unit == kNoUnit ? reads_of(lowering_, node) : reads_of(lowering_, lowering_.units[unit]);
+    task.reads = unit == kNoUnit ? reads_of(lowering_, node)
+                                 : reads_of(lowering_, lowering_.units[unit], task.recomputed);
     for (const ValueId value : task.reads) {
       const auto made = maker_.find(value);
       if (made == maker_.end()) continue;  // an input
@@ -149,6 +150,9 @@ class Fuser {
       candidates.push_back({other, bytes, is_producer});
     };
     for (const uint32_t task : groups_[group].tasks) {
+      // Who computes a value in its own loops as well has it from there.
+      for (const ValueId value : tasks_[task].recomputed)
+        offer(tasks_[maker_.at(value)].group, 2 * bytes_hint(value), true);
       for (const ValueId value : tasks_[task].reads) {
         const double bytes = bytes_hint(value);
         if (const auto made = maker_.find(value); made != maker_.end())

@@ -12,11 +12,14 @@ namespace {
 // it, or it is so little work that each reader may do it again. It becomes a unit, which one kernel computes and others
 // read, where it has several readers, where its one reader would do it for many elements, and where expressions would grow
 // without bound.
+// Of small values even much work is done again: a kernel of their own takes longer to call. Such a value that must be in
+// memory is a unit which no other loop waits for, so that small loops which share it can be one kernel.
 constexpr double kCheapCost = 3;  // for several readers: a cast, a product with a number
 constexpr int kCheapLoads = 1;
 constexpr double kSpreadCost = 4;  // for one reader that has more elements
 constexpr double kLargestCost = 400;
 constexpr int kLargestLoads = 12;
+constexpr double kKernelCost = 4000;  // primitives in the time that it takes to call a kernel: 100 ns
 
 struct Work {
   double cost = 0;
@@ -98,16 +101,29 @@ class Units {
     for (const Argument& argument : node.operands) {
       if (!argument.is_value()) continue;
       const ValueId root = lowering_.root_of(argument.value);
-      const bool is_read = lowering_.in_memory[root] || lowering_.unit_of[root] != kNoUnit;
+      const bool is_read =
+          lowering_.in_memory[root] || (lowering_.unit_of[root] != kNoUnit && !lowering_.is_recomputed(root));
       work.cost += is_read ? 0 : work_[argument.value].cost;
       work.loads += is_read ? 1 : work_[argument.value].loads;
     }
     work_[value] = work;
-    if (!chosen_.stored[value] && !is_worth_a_unit(value, work)) return;
+    const bool is_recomputed = is_small(value, work);
+    if (!chosen_.stored[value] && (is_recomputed || !is_worth_a_unit(value, work))) return;
     Unit unit;
     unit.value = value;
     unit.node = n;
+    unit.is_recomputed = is_recomputed;
     add(std::move(unit));
+  }
+
+  // Every reader computes it in less time than calling a kernel takes.
+  bool is_small(ValueId value, const Work& work) {
+    if (work.cost > kLargestCost / 4 || work.loads > kLargestLoads) return false;
+    const double cost = std::max(work.cost, 1.0);
+    if (count_hint(value) * cost > kKernelCost) return false;
+    const std::vector<ValueId> readers = readers_of(value);
+    return std::all_of(readers.begin(), readers.end(),
+                       [&](ValueId reader) { return count_hint(reader) * cost <= kKernelCost; });
   }
 
   bool is_worth_a_unit(ValueId value, const Work& work) {
@@ -139,7 +155,8 @@ class Units {
       const ValueId next = open.back();
       open.pop_back();
       for (const NodeId user : users()[next]) {
-        if (user == kNoNode) continue;
+        // What is printed is read from memory, and gives nothing.
+        if (user == kNoNode || graph_.nodes[user].num_outputs == 0) continue;
         const ValueId result = graph_.nodes[user].first_output;
         if (graph_.nodes[user].op->kind == Kind::View) open.push_back(result);
         else if (std::find(readers.begin(), readers.end(), result) == readers.end())

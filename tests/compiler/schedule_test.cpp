@@ -93,6 +93,19 @@ TEST(Schedule, KeepsApartWhatNeedsAllOfTheOther) {
   EXPECT_FALSE(whole.refusals.empty());
 }
 
+// A result that is a few elements is computed again by who reads other parts of it: no kernel waits for another.
+TEST(Schedule, ComputesSmallValuesAgainRatherThanCallAnotherKernel) {
+  const auto reads_a_part = [](Tensor a) {
+    const Tensor y = sigmoid(a);
+    return std::vector<Tensor>{y, cos(y.narrow(1, 0, 2))};
+  };
+  const Schedule small = schedule_of(reads_a_part, randn({4, 6}));
+  EXPECT_EQ(small.kernels.size(), 1u) << to_string(small);
+  for (const LoopBody& body : small.kernels[0].bodies)
+    for (const BufferParam& buffer : body.buffers) EXPECT_NE(buffer.is_read, buffer.is_written);
+  EXPECT_EQ(schedule_of(reads_a_part, randn({400, 600})).kernels.size(), 2u);
+}
+
 TEST(Schedule, ReadsViewsOfMemoryWhereTheyLie) {
   const Tensor x = randn({6, 8});
   const Schedule views = schedule_of(
