@@ -253,7 +253,8 @@ class KernelWriter {
     std::string text;
     for (uint32_t f = 0; f < body_.folds.size(); ++f)
       if (body_.folds[f].axis != BodyFold::Axis::Columns)
-        text += std::string(is_const ? ", const " : ", ") + passes_.element_of(f) + "* rows" + number(f);
+        text += std::string(is_const ? ", const " : ", ") + passes_.element_of(f) + "* __restrict rows" +
+                number(f);
     return text;
   }
 
@@ -289,10 +290,42 @@ class KernelWriter {
 
   // ---- Folds along the rows
 
+  // Rows begin … end-1, some at a time.
+  std::string folded_rows(CpuSection& section) {
+    section.begin_pass(0);
+    const CpuPasses::Pass made = passes_.collect(section, 0);
+    std::string lines, calls;
+    for (int64_t k = 0; k < plan_.rows_at_a_time(); ++k) {
+      const std::string line = "line" + number(k);
+      lines += "      const auto " + line + " = line(row + " + number(k) + ");\n";
+      calls += "        " + line + "(c, n);\n";
+    }
+    const CpuPasses::Pass together{calls, {}, false};
+    return filled(R"(    const auto line = [&](const long row) __attribute__((always_inline)) {
+@line      return [=](long c, long n) __attribute__((always_inline)) {
+@pass      };
+    };
+    long row = begin;
+    for (; row + @rows <= end; row += @rows) {
+@lines@lambda@loop    }
+    for (; row < end; ++row) {
+      const auto pass0 = line(row);
+@each    }
+)",
+                  {{"line", section.line[0]},
+                   {"pass", made.body},
+                   {"rows", number(plan_.rows_at_a_time())},
+                   {"lines", lines},
+                   {"lambda", passes_.lambda("together", together)},
+                   {"loop", passes_.plain_loop("together", together, "first", "last")},
+                   {"each", passes_.plain_loop("pass0", made, "first", "last")}});
+  }
+
   // NAME_block: the values of one block of rows, into arrays that begin with column `first`.
   std::string block_function() {
     CpuSection section(plan_.code, CpuSection::Part::Rows);
-    const std::string row = row_text(section);
+    const bool is_by_row = plan_.rows_at_a_time() == 1;
+    const std::string row = is_by_row ? row_text(section) : folded_rows(section);
     section.bound("rows", body_.rows);
     section.bound("columns", body_.columns);
     std::string begin, end;
@@ -311,7 +344,8 @@ class KernelWriter {
     return "static void " + name_ +
            "_block(const w_call& call, long batch, long begin, long end, long first, long last" +
            fold_params(false) + ") {\n" + section.head + memory + section.batch + begin +
-           "    for (long row = begin; row < end; ++row) {\n" + row + "    }\n" + end + "}\n";
+           (is_by_row ? "    for (long row = begin; row < end; ++row) {\n" + row + "    }\n" : row) + end +
+           "}\n";
   }
 
   // An argument for each fold along the rows, by what stands for its array.

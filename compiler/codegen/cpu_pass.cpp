@@ -115,7 +115,9 @@ std::string CpuPasses::ahead_of(CpuSection& section, const CpuSection::Stream& s
   const std::optional<Sym> step = plan_.line_stride(stream.base);
   if (step && is_int(*step, 0)) return {};  // the same for every row
   if (!step || (plan_.num_passes() == 1 && !plan_.has_row_folds())) return near;
-  const std::string next = section.index_text(*step);
+  SymTable& table = body_.expressions->syms;
+  const std::string next =
+      section.index_text(table.binary(SymOp::Mul, *step, Sym::from_int(plan_.rows_at_a_time())));
   if (plan_.known_columns() >= 0) return plan_.known_columns() < kLongRow ? next : near;
   section.bound("columns", body_.columns);
   return "(columns < " + number(kLongRow) + " ? " + next + " : " + near + ")";

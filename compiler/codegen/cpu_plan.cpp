@@ -93,6 +93,16 @@ bool CpuPlan::collides_by_column() {
   });
 }
 
+int64_t CpuPlan::rows_at_a_time() {
+  constexpr double kLightPass = 12;  // primitives; the text of the pass is there for each row
+  const bool is_light = shares_columns() && has_row_folds_ && num_passes() == 1 && tiles_.empty() &&
+                        kept_.empty() && body.indirects.empty() && cost_of_pass(0) <= kLightPass;
+  return is_light && std::none_of(body.sources.begin(), body.sources.end(),
+                                  [](const Source& s) { return s.kind == Source::Kind::Random; })
+             ? 4
+             : 1;
+}
+
 bool CpuPlan::shares_columns() const {
   if (has_column_folds_ || has_collisions()) return false;
   for (uint32_t f = 0; f < body.folds.size(); ++f)

@@ -43,6 +43,9 @@ class CpuPlan {
   // True where a row need not be done by one thread.
   bool shares_columns() const;
 
+  // Rows that are folded column by column at a time: their totals stay in registers meanwhile.
+  int64_t rows_at_a_time();
+
   // The pass over the columns in which a store happens; for a store of each row, the one that it stands before.
   uint32_t pass_of_store(size_t store) const { return store_pass_[store]; }
   // Every computed index is checked, in the first pass that can.
