@@ -97,7 +97,10 @@ bool Lowering::is_inlinable(NodeId id) {
   const Op& op = *node.op;
   const bool answer = [&] {
     if (node.num_outputs != 1 || op.has_effect || op.data_dependent) return false;
-    if (values[node.first_output].device != kCPU) return false;
+    // What goes from one device to another is a copy, not a loop.
+    for (const Argument& argument : node.operands)
+      if (argument.is_value() && values[argument.value].device != values[node.first_output].device)
+        return false;
     switch (op.kind) {
       case Kind::Pointwise: return op.pointwise != nullptr && !may_divide_by_zero(op, hollow.operands(node));
       case Kind::Create:

@@ -39,10 +39,12 @@ MemoryLifetimes lifetimes_of(const Schedule& schedule) {
     const Node& node = schedule.graph.nodes[step.node];
     if (node.op->kind == Kind::View) stays[schedule.places[node.operands[0].value]->buffer] = true;
   }
+  for (const KernelStep& kernel : schedule.kernels)
+    if (kernel.device.is_cuda() && result.device.is_cpu()) result.device = kernel.device;
   for (BufferId buffer = 0; buffer < count; ++buffer) {
     const Buffer& b = schedule.buffers[buffer];
     if (b.origin == Buffer::Origin::Input || b.origin == Buffer::Origin::Shared) continue;
-    if (b.is_output || stays[buffer] || first[buffer] == kNever) continue;
+    if (b.is_output || stays[buffer] || first[buffer] == kNever || b.device != result.device) continue;
     if (b.origin == Buffer::Origin::Extern) continue;  // the launch plan decides
     result.in_arena[buffer] = true;
     result.arena.push_back({buffer, first[buffer], last[buffer]});

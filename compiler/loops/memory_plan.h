@@ -15,6 +15,7 @@ struct Lifetime {
 struct MemoryLifetimes {
   std::vector<Lifetime> arena;  // buffers that nobody outside the plan sees
   std::vector<bool> in_arena;   // by buffer
+  Device device = kCPU;         // of the arena: a GPU, if kernels run on one; buffers elsewhere are not in it
 };
 
 MemoryLifetimes lifetimes_of(const Schedule& schedule);

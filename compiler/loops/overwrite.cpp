@@ -160,7 +160,9 @@ class Judge {
     const MemoryPlace& place = *schedule_.places[made];
     const StoredOver result{place.buffer, overwrite.input};
     const Buffer &to = schedule_.buffers[result.buffer], &from = schedule_.buffers[result.input];
-    if (!place.is_whole || to.origin != Buffer::Origin::Kernel || to.dtype != from.dtype) return std::nullopt;
+    if (!place.is_whole || to.origin != Buffer::Origin::Kernel || to.dtype != from.dtype ||
+        to.device != from.device)
+      return std::nullopt;
     if (!is_identical_list(to.sizes, from.sizes) || !is_identical_list(to.strides, from.strides))
       return std::nullopt;
     size_t leaving = 0;

@@ -184,6 +184,7 @@ class Fuser {
           {tasks_[groups_[a].tasks.back()].node, tasks_[groups_[b].tasks.front()].node, std::move(reason)});
       return false;
     };
+    if (device_of(groups_[a]) != device_of(groups_[b])) return refuse("they are on different devices");
     if (both.size() > options_.max_units) return refuse("the kernel would have too many results");
     // To share a small operand alone saves nothing; a producer's result need not go through memory.
     double largest = 0;
@@ -205,6 +206,9 @@ class Fuser {
     groups_[b].loops = std::move(*loops);
     groups_[a].tasks.clear();
     return true;
+  }
+  Device device_of(const Group& group) const {
+    return lowering_.values[lowering_.units[tasks_[group.tasks[0]].unit].value].device;
   }
   static uint64_t pair_key(uint32_t a, uint32_t b) { return uint64_t{std::min(a, b)} << 32 | std::max(a, b); }
 
@@ -433,7 +437,8 @@ class Fuser {
     for (uint32_t s = first; s < schedule.steps.size(); ++s) {
       if (schedule.steps[s].kind != Step::Kind::Kernel) continue;
       const KernelStep& other = schedule.kernels[schedule.steps[s].index];
-      if (other.bodies.size() < kMostBodies && is_small(other.bodies[0])) return s;
+      if (other.device == kernel.device && other.bodies.size() < kMostBodies && is_small(other.bodies[0]))
+        return s;
     }
     return std::nullopt;
   }
@@ -518,6 +523,7 @@ class Fuser {
     buffer.sizes = v.sizes;
     buffer.strides = v.strides;
     buffer.dtype = v.dtype;
+    buffer.device = v.device;
     const auto id = static_cast<BufferId>(schedule.buffers.size());
     schedule.buffers.push_back(std::move(buffer));
     buffer_of_[value] = id;
@@ -528,6 +534,7 @@ class Fuser {
     const std::vector<uint32_t> units = units_of(group.tasks);
     BuiltBody built = build_body(lowering_, units, group.loops, stored);
     KernelStep kernel;
+    kernel.device = device_of(group);
     for (const uint32_t unit : units)
       if (stored[unit]) add_buffer(schedule, lowering_.units[unit].value, Buffer::Origin::Kernel);
     std::vector<BufferId> buffers;

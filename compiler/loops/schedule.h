@@ -22,6 +22,7 @@ struct Buffer {
   ValueId value = kNoValue;  // whose sizes, strides and dtype it has; kNoValue for a partial result
   Sizes sizes, strides;
   DType dtype = DType::Float32;
+  Device device = kCPU;
   bool is_output = false;  // leaves the graph, by itself or through views
 };
 
@@ -31,6 +32,7 @@ struct KernelStep {
   std::vector<std::vector<BufferId>> buffers;  // by body, by its buffer params
   std::vector<std::vector<Scalar>> numbers;    // by body, by its number params
   std::vector<NodeId> nodes;                   // the ops that it computes
+  Device device = kCPU;                        // where everything that it touches lies
 };
 
 // An op run by its own kernel.

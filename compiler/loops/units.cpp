@@ -211,6 +211,7 @@ class Units {
       Unit runs = unit;
       Value partial;
       partial.dtype = rule.compute;
+      partial.device = x.device;
       partial.node = n;
       runs.folded.assign(rank, false);
       runs.keeps_dims = false;

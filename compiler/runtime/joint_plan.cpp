@@ -32,7 +32,7 @@ JointPlan::JointPlan(Graph joint, PartitionOptions options, const Backend& backe
     : traced_(std::move(joint)), options_(std::move(options)) {
   // Values of the graph as it is cut, which the parts name.
   Graph cut;
-  Partition parts = prepare_joint(traced_, stage_of(backend), options_, cut);
+  Partition parts = prepare_joint(traced_, stage_of(backend, traced_), options_, cut);
 
   std::vector<uint32_t> saved_at(cut.values.size());
   auto next = static_cast<uint32_t>(options_.num_outputs);

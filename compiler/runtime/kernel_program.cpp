@@ -3,13 +3,16 @@
 #include "compiler/runtime/kernel_program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <thread>
 
 #include "compiler/codegen/cpu_codegen.h"
 #include "compiler/loops/loop_levels.h"
 #include "tensor/base/log.h"
+#include "tensor/cuda/context.h"
 
 namespace weft::compiler {
 
@@ -23,7 +26,51 @@ bool can_generate_code() {
   return false;
 }
 
+bool can_generate_cuda() {
+  if (const char* set = std::getenv("WEFT_CUDA_CODEGEN"); set != nullptr && std::strcmp(set, "0") == 0)
+    return false;
+  const cuda::Driver* const driver = cuda::find_driver();
+  return driver != nullptr && driver->compile != nullptr;
+}
+
 namespace {
+
+// The kernels of a GPU, each compiled by itself: equal ones are shared by their text.
+void add_cuda_programs(const Schedule& schedule, std::vector<KernelProgram>& programs) {
+  std::vector<size_t> wanted;
+  for (size_t k = 0; k < schedule.kernels.size(); ++k)
+    if (schedule.kernels[k].device.is_cuda()) wanted.push_back(k);
+  const auto make = [&](size_t k) {
+    const KernelStep& kernel = schedule.kernels[k];
+    const cuda::DeviceGuard guard(kernel.device.index);
+    std::vector<const LoopBody*> bodies;
+    for (const LoopBody& body : kernel.bodies) bodies.push_back(&body);
+    KernelProgram& program = programs[k];
+    program.cuda = std::make_shared<CudaProgram>(bodies, CudaProgram::current_target());
+    program.entry = program.cuda->entry();
+    program.source = std::make_shared<const std::string>(program.cuda->source());
+  };
+  if (wanted.size() == 1) return make(wanted[0]);
+  // NVRTC compiles side by side.
+  std::vector<std::exception_ptr> failures(wanted.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < wanted.size(); i = next++) {
+      try {
+        make(wanted[i]);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  const size_t count = std::min<size_t>(wanted.size(), std::max(1u, std::thread::hardware_concurrency()));
+  for (size_t t = 1; t < count; ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure != nullptr) std::rethrow_exception(failure);
+}
 
 // The text of a function that calls the kernels of several bodies, each with its part of the arguments.
 std::string combined(const std::string& name, const KernelStep& kernel,
@@ -90,17 +137,20 @@ std::vector<BufferTraffic> count_traffic(const KernelProgram& program, const Ker
 }
 
 std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelOptions& options) {
-  const std::vector<KernelStep>& kernels = schedule.kernels;
-  if (kernels.empty()) return {};
+  std::vector<KernelProgram> programs(schedule.kernels.size());
+  add_cuda_programs(schedule, programs);
+  std::vector<size_t> kernels;  // of the CPU
+  for (size_t k = 0; k < schedule.kernels.size(); ++k)
+    if (schedule.kernels[k].device.is_cpu()) kernels.push_back(k);
+  if (kernels.empty()) return programs;
   if (options.interpret) {
-    std::vector<KernelProgram> programs;
-    for (const KernelStep& kernel : kernels) {
-      KernelProgram program;
+    for (const size_t k : kernels) {
+      const KernelStep& kernel = schedule.kernels[k];
+      KernelProgram& program = programs[k];
       for (const LoopBody& body : kernel.bodies) program.interpreters.emplace_back(body);
       program.entry = kernel.bodies[0].name;
       program.source = std::make_shared<const std::string>();
       program.cost = cost_of(kernel.bodies[0]);
-      programs.push_back(std::move(program));
     }
     return programs;
   }
@@ -109,34 +159,32 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
   const size_t num_sources = std::clamp<size_t>(kernels.size() / kKernelsWorthASource, 1, cores);
   std::vector<CpuSource> sources;
-  std::vector<KernelProgram> programs;
   for (size_t s = 0; s < num_sources; ++s) {
     const size_t begin = kernels.size() * s / num_sources, end = kernels.size() * (s + 1) / num_sources;
     std::vector<const LoopBody*> bodies;
     for (size_t k = begin; k < end; ++k)
-      for (const LoopBody& body : kernels[k].bodies) bodies.push_back(&body);
+      for (const LoopBody& body : schedule.kernels[kernels[k]].bodies) bodies.push_back(&body);
     CpuCode code = generate_cpu(bodies, CpuTarget::current());
     CpuSource source;
     size_t next = 0;
     for (size_t k = begin; k < end; ++k) {
-      const std::span<const std::string> own =
-          std::span(code.entries).subspan(next, kernels[k].bodies.size());
-      KernelProgram program;
+      const KernelStep& kernel = schedule.kernels[kernels[k]];
+      const std::span<const std::string> own = std::span(code.entries).subspan(next, kernel.bodies.size());
+      KernelProgram& program = programs[kernels[k]];
       program.entry = own[0];
       for (size_t b = 0; b < own.size(); ++b) program.text += (b == 0 ? "" : "\n") + code.functions[next + b];
       if (own.size() > 1) {
         program.entry += "_and_" + std::to_string(own.size() - 1);
-        const std::string caller = combined(program.entry, kernels[k], own);
+        const std::string caller = combined(program.entry, kernel, own);
         code.text += caller;
         program.text += "\n" + caller;
       }
-      program.cost = cost_of(kernels[k].bodies[0]);
+      program.cost = cost_of(kernel.bodies[0]);
       next += own.size();
       source.entries.push_back(program.entry);
-      programs.push_back(std::move(program));
     }
     const auto text = std::make_shared<const std::string>(code.text);
-    for (size_t k = begin; k < end; ++k) programs[k].source = text;
+    for (size_t k = begin; k < end; ++k) programs[kernels[k]].source = text;
     source.text = std::move(code.text);
     sources.push_back(std::move(source));
   }
@@ -144,8 +192,9 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
   size_t next = 0;
   for (size_t s = 0; s < num_sources; ++s) {
     for (size_t k = 0; k < sources[s].entries.size(); ++k, ++next) {
-      programs[next].library = libraries[s];
-      programs[next].function = reinterpret_cast<KernelFunction>(libraries[s]->entry(programs[next].entry));
+      KernelProgram& program = programs[kernels[next]];
+      program.library = libraries[s];
+      program.function = reinterpret_cast<KernelFunction>(libraries[s]->entry(program.entry));
     }
   }
   return programs;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/cpu_compiler.h"
+#include "compiler/codegen/cuda_program.h"
 #include "compiler/loops/interpreter.h"
 #include "compiler/loops/kernel_call.h"
 #include "compiler/loops/schedule.h"
@@ -15,8 +16,9 @@ struct KernelOptions {
 };
 
 struct KernelProgram {
-  KernelFunction function = nullptr;           // null: interpreted
+  KernelFunction function = nullptr;           // null: interpreted, or on a GPU
   std::vector<Interpreter> interpreters = {};  // of the bodies, one after another
+  std::shared_ptr<CudaProgram> cuda;           // of a kernel on a GPU
   CpuLibraryPtr library;                       // keeps the function loaded
   std::string entry;                           // its name in the source
   std::shared_ptr<const std::string> source;   // shared by the kernels that were compiled with it
@@ -41,5 +43,7 @@ std::vector<BufferTraffic> count_traffic(const KernelProgram& program, const Ker
 // Whether code can be generated and compiled. WEFT_CODEGEN=0 says no; so does a system without a compiler, of which a
 // warning tells once.
 bool can_generate_code();
+// The same for kernels on GPUs: WEFT_CUDA_CODEGEN=0 says no, as does a toolkit without NVRTC.
+bool can_generate_cuda();
 
 }  // namespace weft::compiler

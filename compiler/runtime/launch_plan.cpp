@@ -9,6 +9,7 @@
 #include "compiler/runtime/stats.h"
 #include "compiler/trace/table_environment.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cuda/context.h"
 
 namespace weft::compiler {
 
@@ -18,8 +19,9 @@ struct LaunchPlan::Frame {
   std::vector<int64_t> sizes;
   bool has_sizes = false;
 
-  Tensor arena;                 // bytes
-  std::vector<void*> pointers;  // by buffer
+  cuda::Stream stream = nullptr;  // on which the arena was last used
+  Tensor arena;                   // bytes
+  std::vector<void*> pointers;    // by buffer
   std::vector<Tensor>
       tensors;  // by buffer: inputs, outputs, what extern ops made and, once asked for, the others
   std::vector<std::vector<void*>> arguments;  // by kernel step
@@ -39,22 +41,29 @@ class LaunchPlan::FrameLease {
       }
     }
     if (frame_ == nullptr) frame_ = plan.make_frame();
+    if (!plan.gpu_) return;
+    // What another stream still does in the arena is not waited for: this run gets memory of its own.
+    const cuda::Stream stream = cuda::current_stream(plan.gpu_->index);
+    if (frame_->stream != stream) let_go();
+    frame_->stream = stream;
   }
   ~FrameLease() {
     for (const BufferId buffer : plan_.held_) frame_->tensors[buffer].reset();
     // A large arena goes back to the allocator: other plans want memory too.
     constexpr size_t kKept = size_t{32} << 20;
-    if (frame_->arena.defined() && frame_->arena.nbytes() > kKept) {
-      frame_->arena.reset();
-      for (Tensor& tensor : frame_->tensors) tensor.reset();
-      frame_->has_sizes = false;
-    }
+    if (frame_->arena.defined() && frame_->arena.nbytes() > kKept) let_go();
     const std::lock_guard lock(plan_.mutex_);
     plan_.free_frames_.push_back(std::move(frame_));
   }
   Frame& operator*() { return *frame_; }
 
  private:
+  void let_go() {
+    frame_->arena.reset();
+    for (Tensor& tensor : frame_->tensors) tensor.reset();
+    frame_->has_sizes = false;
+  }
+
   const LaunchPlan& plan_;
   std::unique_ptr<Frame> frame_;
 };
@@ -96,6 +105,15 @@ LaunchPlan::LaunchPlan(Schedule schedule, const KernelOptions& options)
   }
   find_handles();
   for (const ExternStep& step : schedule_.externs) prepare_extern(step.node);
+  if (lifetimes_.device.is_cuda()) gpu_ = lifetimes_.device;
+  errors_.resize(schedule_.kernels.size());
+  for (size_t k = 0; k < schedule_.kernels.size(); ++k) {
+    const KernelStep& kernel = schedule_.kernels[k];
+    if (kernel.device.is_cpu() || kernel.bodies[0].checks.empty()) continue;
+    errors_[k] = std::make_unique<DeviceError>(kernel.device.index, [this, k](const KernelError& error) {
+      throw_failed(schedule_.kernels[k].bodies[0], error);
+    });
+  }
   count(options.is_stand_in ? Count::Interpreted : Count::Kernel, programs_.size());
   is_static_ = std::none_of(sizes_.begin(), sizes_.end(), [](Sym a) { return a.is_symbolic(); });
 }
@@ -202,7 +220,8 @@ void LaunchPlan::prepare_memory(Frame& frame) const {
   const MemoryPlan memory = pack(lifetimes_, bytes);
   for (Tensor& tensor : frame.tensors) tensor.reset();
   if (!frame.arena.defined() || frame.arena.nbytes() < memory.bytes)
-    frame.arena = make_tensor({Sym::from_int(static_cast<int64_t>(memory.bytes))}, DType::UInt8);
+    frame.arena =
+        make_tensor({Sym::from_int(static_cast<int64_t>(memory.bytes))}, DType::UInt8, lifetimes_.device);
   char* const base = memory.bytes > 0 ? bytes_of(frame.arena) : nullptr;
   for (size_t i = 0; i < lifetimes_.arena.size(); ++i)
     frame.pointers[lifetimes_.arena[i].buffer] = base + memory.offsets[i];
@@ -232,7 +251,7 @@ const Tensor& LaunchPlan::tensor_of(Frame& frame, BufferId buffer) const {
     layout.offset = Sym::from_int(begin / static_cast<int64_t>(size_of(b.dtype)));
     tensor = make_view(frame.arena, std::move(layout), b.dtype);
   } else {
-    tensor = make_tensor(OutputSpec{layout.sizes, b.dtype, kCPU, layout.strides});
+    tensor = make_tensor(OutputSpec{layout.sizes, b.dtype, b.device, layout.strides});
     frame.pointers[buffer] = bytes_of(tensor);
   }
   return tensor;
@@ -279,16 +298,23 @@ void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& value
                                   [&](uint32_t item_index) { return item(frame, item_index); });
     numbers[i] = bits_of(value, given.number_dtypes[i]);
   }
+  const KernelStep& kernel = schedule_.kernels[index];
+  if (kernel.device.is_cuda()) {
+    const cuda::DeviceGuard guard(kernel.device.index);
+    programs_[index].cuda->run(arguments.data(), numbers.data(), frame.body_sizes[index].data(),
+                               errors_[index] != nullptr ? errors_[index]->for_launch() : nullptr,
+                               cuda::current_stream(kernel.device.index));
+    return;
+  }
   KernelError error;
   if (traffic != nullptr) [[unlikely]]
-    traffic->push_back(weft::compiler::count_traffic(programs_[index], schedule_.kernels[index],
-                                                     arguments.data(), numbers.data(),
-                                                     frame.body_sizes[index].data(), &error));
+    traffic->push_back(weft::compiler::count_traffic(programs_[index], kernel, arguments.data(),
+                                                     numbers.data(), frame.body_sizes[index].data(), &error));
   else
-    run_program(programs_[index], schedule_.kernels[index], arguments.data(), numbers.data(),
-                frame.body_sizes[index].data(), &error, std::min(frame.threads[index], num_threads()));
+    run_program(programs_[index], kernel, arguments.data(), numbers.data(), frame.body_sizes[index].data(),
+                &error, std::min(frame.threads[index], num_threads()));
   if (error.check != 0) [[unlikely]]
-    throw_failed(schedule_.kernels[index].bodies[0], error);
+    throw_failed(kernel.bodies[0], error);
 }
 
 void LaunchPlan::throw_failed(const LoopBody& body, const KernelError& error) const {
@@ -333,20 +359,20 @@ void LaunchPlan::run_extern(Frame& frame, const Extern& step, const RunValues& v
 }
 
 void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& values,
-                     std::span<Tensor> outputs) const {
-  run(inputs, values, outputs, nullptr);
+                     std::span<Tensor> outputs, bool into_given) const {
+  run(inputs, values, outputs, into_given, nullptr);
 }
 
 std::vector<std::vector<BufferTraffic>> LaunchPlan::count_traffic(std::span<const Tensor* const> inputs,
                                                                   const RunValues& values,
                                                                   std::span<Tensor> outputs) const {
   KernelTraffic traffic;
-  run(inputs, values, outputs, &traffic);
+  run(inputs, values, outputs, false, &traffic);
   return traffic;
 }
 
 void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& values,
-                     std::span<Tensor> outputs, KernelTraffic* traffic) const {
+                     std::span<Tensor> outputs, bool into_given, KernelTraffic* traffic) const {
   WEFT_ASSERT(
       inputs.size() == schedule_.graph.inputs.size() && outputs.size() == schedule_.graph.outputs.size(),
       "a plan of ", schedule_.graph.inputs.size(), " inputs and ", schedule_.graph.outputs.size(),
@@ -361,6 +387,13 @@ void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& val
   for (const auto& [buffer, input] : schedule_.stored_over) {
     frame.tensors[buffer] = *inputs[input];
     frame.pointers[buffer] = frame.pointers[input];
+  }
+  for (size_t i = 0; into_given && i < outputs.size(); ++i) {
+    const MemoryPlace& place = *schedule_.places[schedule_.graph.outputs[i]];
+    WEFT_ASSERT(place.is_whole && schedule_.buffers[place.buffer].origin == Buffer::Origin::Kernel, "output ",
+                i, " is not made by a kernel");
+    frame.tensors[place.buffer] = outputs[i];
+    frame.pointers[place.buffer] = bytes_of(outputs[i]);
   }
   for (const Step& step : schedule_.steps) {
     if (step.kind == Step::Kind::Kernel) run_kernel(frame, step.index, values, traffic);

@@ -6,6 +6,7 @@
 
 #include "compiler/loops/memory_plan.h"
 #include "compiler/loops/schedule.h"
+#include "compiler/runtime/device_errors.h"
 #include "compiler/runtime/graph_runner.h"
 #include "compiler/runtime/kernel_program.h"
 
@@ -23,8 +24,12 @@ class LaunchPlan {
   LaunchPlan(const LaunchPlan&) = delete;
   LaunchPlan& operator=(const LaunchPlan&) = delete;
 
-  // As GraphRunner::run. Any number of threads may run one plan at once. Errors: KernelFailed; those of extern ops.
-  void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs) const;
+  // As GraphRunner::run. Any number of threads may run one plan at once. Errors: KernelFailed; those of extern ops. What a
+  // kernel on a GPU reports is thrown by the first wait for the GPU.
+  // With `into_given`, outputs are defined and written to: each is made by a kernel, and has its sizes, strides and dtype.
+  // One may share memory with an input whose elements are read where they are written and nowhere else.
+  void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs,
+           bool into_given = false) const;
   // For tests: the same for an interpreted plan, and what each kernel touched, by the buffer parameters of its bodies one
   // after another.
   std::vector<std::vector<BufferTraffic>> count_traffic(std::span<const Tensor* const> inputs,
@@ -60,7 +65,7 @@ class LaunchPlan {
   Tensor tensor_at(Frame& frame, ValueId value) const;
   using KernelTraffic = std::vector<std::vector<BufferTraffic>>;
   void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs,
-           KernelTraffic* traffic) const;
+           bool into_given, KernelTraffic* traffic) const;
   void run_kernel(Frame& frame, uint32_t index, const RunValues& values, KernelTraffic* traffic) const;
   void run_extern(Frame& frame, const Extern& step, const RunValues& values) const;
   [[noreturn]] void throw_failed(const LoopBody& body, const KernelError& error) const;
@@ -91,6 +96,8 @@ class LaunchPlan {
       handles_;  // inputs of which an extern op, an output or an item asks for the tensor itself
   std::vector<BufferId> held_;  // these, and what a run makes outside of the arena
   MemoryLifetimes lifetimes_;
+  std::optional<Device> gpu_;                         // of the kernels that run on one
+  std::vector<std::unique_ptr<DeviceError>> errors_;  // by kernel step on a GPU that checks something
   bool is_static_ = false;
 
   mutable std::mutex mutex_;

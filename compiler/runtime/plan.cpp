@@ -47,14 +47,16 @@ Graph extract(const Graph& path, NodeId begin, NodeId end, std::span<const Value
   return graph;
 }
 
-namespace {
+bool has_loops(const Backend& backend, const Graph& graph) {
+  const bool on_gpu = std::any_of(graph.values.begin(), graph.values.end(),
+                                  [](const Value& value) { return value.device.is_cuda(); });
+  // Loops of a GPU are not interpreted: there the ops run by their eager kernels.
+  if (on_gpu) return backend.name() == "weft" && can_generate_cuda();
+  return backend.name() == "weft" || backend.name() == "interpret";
+}
 
-bool has_loops(const Backend& backend) { return backend.name() == "weft" || backend.name() == "interpret"; }
-
-}  // namespace
-
-Stage stage_of(const Backend& backend) {
-  if (has_loops(backend)) return Stage::Lowered;
+Stage stage_of(const Backend& backend, const Graph& graph) {
+  if (has_loops(backend, graph)) return Stage::Lowered;
   return backend.name() == "eager" ? Stage::Captured : Stage::Decomposed;
 }
 
@@ -64,10 +66,10 @@ Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   KernelOptions kernels;
   kernels.is_stand_in = backend.name() == "weft" && !can_generate_code();
   kernels.interpret = backend.name() == "interpret" || kernels.is_stand_in;
-  graph_ = prepare(traced_, stage_of(backend), log.watch());
+  graph_ = prepare(traced_, stage_of(backend, traced_), log.watch());
   log.end_stage("passes");
   if (const BackendFunction function = backend.function(); !function) {
-    if (has_loops(backend)) {
+    if (has_loops(backend, traced_)) {
       Schedule schedule = compiler::schedule(graph_);
       log.end_stage("schedule");
       launch_plan_ = std::make_unique<LaunchPlan>(std::move(schedule), kernels);

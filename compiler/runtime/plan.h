@@ -41,8 +41,9 @@ class Plan {
   double seconds_ = 0;
 };
 
-// How far the passes take a graph for this backend.
-Stage stage_of(const Backend& backend);
+// Whether the graph becomes loops by this backend, and how far the passes take it.
+bool has_loops(const Backend& backend, const Graph& graph);
+Stage stage_of(const Backend& backend, const Graph& graph);
 
 // Thread-safe.
 class PlanCache {
