@@ -15,6 +15,7 @@
 #include "bench/weft_bench/copy.h"
 #include "tensor/cpu/isa.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cuda/cuda.h"
 #include "tests/support/command_line.h"
 
 namespace {
@@ -34,6 +35,11 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// A GPU is still at work when a call returns.
+void finish(Device device) {
+  if (device.is_cuda()) cuda::synchronize(device.index);
+}
+
 // A case in one mode, ready to be called.
 struct Subject {
   std::string mode;
@@ -49,10 +55,13 @@ Subject prepare(const bench::Case& item, const std::string& name, Device device)
     const bench::Mode mode = bench::mode_of(name);
     manual_seed(0);
     subject.call = item.make(device, mode);
+    finish(device);
     const double start = seconds();
     subject.call();
+    finish(device);
     subject.first_call = seconds() - start;
     for (int i = 0; i < std::min(5, item.iterations); ++i) subject.call();
+    finish(device);
   } catch (const std::exception& error) {
     subject.error = error.what();
   }
@@ -82,6 +91,7 @@ std::vector<Json> run(const bench::Case& item, const std::vector<std::string>& m
       if (!subject.error.empty()) continue;
       const double start = seconds();
       for (int i = 0; i < item.iterations; ++i) subject.call();
+      finish(device);
       subject.us.push_back((seconds() - start) / item.iterations * 1e6);
     }
   }
