@@ -13,6 +13,7 @@
 #include "compiler/trace/infer.h"
 #include "compiler/trace/shape_env.h"
 #include "compiler/trace/table_environment.h"
+#include "tensor/quiet_handles.h"
 
 namespace weft::compiler {
 namespace {
@@ -385,6 +386,7 @@ bool run_by_plan(const Call& call, PlanTarget target, std::span<Tensor> outputs)
   SmallVector<Scalar, 8> numbers;
   for (const NumberLeaf& leaf : leaves.numbers) numbers.push_back(leaf.value);
   const size_t num_symbols = entry->guards.num_symbols();
+  const QuietHandles quiet;
   entry->plan.run({leaves.tensors.data(), leaves.tensors.size()},
                   RunValues{{symbols, num_symbols}, {numbers.data(), numbers.size()}}, outputs,
                   target != PlanTarget::Outputs);
