@@ -712,7 +712,7 @@ CudaCode generate_cuda(std::span<const LoopBody* const> bodies, std::span<const 
   for (size_t b = 0; b < bodies.size(); ++b) {
     const CudaBody body(*bodies[b]);
     is_wide |= variants[b].is_wide;
-    is_in_place |= body.is_in_place();
+    is_in_place |= body.is_in_place() && !body.body.checks.empty();
     for (const std::string& origin : body.body.origins) origins += "// " + origin + "\n";
     const std::vector<CudaStage> stages = body.stages(variants[b]);
     std::vector<std::string> names;
