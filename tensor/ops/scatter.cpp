@@ -105,6 +105,32 @@ void put_scatter_add(const Call& call, const Tensor& target) {
   sums.finish();
 }
 
+// One entry for each line of x along the dimension, as the gradient of a gathered class is: an element of the result compares
+// its place with it. What is added to halves is added in float32, as the kernel does.
+Expr scatter_add_element(LoopReader& loop, const Call& call, const OutputSpec& result,
+                         std::span<const Sym> place) {
+  const Tensor& x = call.tensor(0);
+  const Tensor& index = call.tensor(1);
+  if (element::is_known_empty(result.sizes) || x.dim() == 0 || rank_of(index) != rank_of(x) ||
+      result.dtype == DType::Bool)
+    return {};
+  const auto dim = static_cast<size_t>(dim_of(call, x));
+  for (size_t d = 0; d < place.size(); ++d) {
+    const Sym size = index->layout.sizes[d];
+    if (d == dim ? !element::is_known(size, 1) : !statically_known(SymCompare::Eq, size, x->layout.sizes[d]))
+      return {};
+  }
+  element::Place at = element::copy_of(place);
+  at[dim] = Sym::from_int(0);
+  const std::span<const Sym> line(at.data(), at.size());
+  const Expr is_named =
+      loop.place(loop.index_from_start(loop.load(1, line), x->layout.sizes[dim])) == loop.place(place[dim]);
+  const Expr value = loop.load(0, place);
+  const DType compute = compute_dtype(result.dtype);
+  const Expr sum = cast(cast(value, compute) + cast(loop.load(2, line), compute), result.dtype);
+  return element::choose(is_named, sum, value);
+}
+
 // ---- scatter_reduce -------------------------------------------------------------------------------------------------
 
 enum class Reduce : uint8_t { Sum, Prod, Mean, Max, Min };
@@ -401,14 +427,18 @@ void register_scatter_ops(OpTable& table) {
   entry(table, "scatter_add(Tensor x, int dim, Tensor index, Tensor source) -> Tensor", Kind::Index)
       .infer(infer_scatter)
       .cpu(run_on_copy<put_scatter_add>)
+      .element(scatter_add_element)
       .grad([](Dy<> dy) -> Tensor { return dy; }, nullptr,
             [](Dy<> dy, In<1> index, InSpec<2> source, const Attrs& attrs) {
               return gathered(dy, attrs[0].as_int(), index, source.spec);
             })
-      .samples({.calls = {"x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4]",
-                          "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7]",
-                          "x=[2,3,4] dim=1 index=[2,2,4]:i64<3 source=[2,2,4]",
-                          "x=[3] dim=0 index=[0]:i64<3 source=[0]"}});
+      .samples(
+          {.calls = {"x=[3,4] dim=0 index=[5,4]:i64<3 source=[5,4]",
+                     "x=[3,4] dim=1 index=[2,6]:i64<4 source=[3,7]",
+                     "x=[2,3,4] dim=1 index=[2,2,4]:i64<3 source=[2,2,4]",
+                     "x=[6,5] dim=1 index=[6,1]:i64<5 source=[6,1]", "x=[5] dim=0 index=[1]:i64<5 source=[3]",
+                     "x=[2,3,4] dim=-2 index=[2,1,4]:i64<3 source=[2,2,4]",
+                     "x=[3] dim=0 index=[0]:i64<3 source=[0]"}});
   mutation(table, "scatter_add_", "scatter_add", put_scatter_add);
   // reduce: sum, prod, mean (integers round down), amax, amin; without include_self the old value of a target does not count.
   entry(
