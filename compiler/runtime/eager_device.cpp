@@ -53,6 +53,9 @@ void run_in_place_on_device(const Call& call, const Tensor& self) {
   const Op& base = *call.op.base;
   if (base.pointwise != nullptr && base.kind == Kind::Pointwise && !base.any_device)
     check_fits_in_place(call, self);
+  // A number that the dtype does not hold is found here: loops take it as it comes.
+  if (base.pointwise != nullptr && base.pointwise->promote == Promote::Move)
+    static_cast<void>(base.infer(call));
   if (int_numel(self) == 0) return;
   Tensor written = self;
   if (can_generate_cuda()) {

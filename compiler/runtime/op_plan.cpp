@@ -13,6 +13,7 @@
 #include "compiler/trace/infer.h"
 #include "compiler/trace/shape_env.h"
 #include "compiler/trace/table_environment.h"
+#include "tensor/ops/pointwise_rule.h"
 #include "tensor/quiet_handles.h"
 
 namespace weft::compiler {
@@ -129,7 +130,10 @@ class Builder {
     try {
       record();
       if (graph_.outputs.empty()) return nullptr;
-      Graph prepared = target_ == PlanTarget::Copy ? graph_ : prepare(graph_, Stage::Lowered);
+      // A move is a loop as it is, of a number that comes at the call too; the passes would make it a tensor of its own.
+      const Op& op = *graph_.nodes[0].op;
+      const bool is_move = op.pointwise != nullptr && op.pointwise->promote == Promote::Move;
+      Graph prepared = target_ != PlanTarget::Outputs && is_move ? graph_ : prepare(graph_, Stage::Lowered);
       if (target_ == PlanTarget::InPlace) add_write(prepared);
       prepared.name = call_.name();
       Schedule made = schedule(prepared);
