@@ -13,6 +13,8 @@ TableEnvironment::TableEnvironment(Expressions& tables)
       outer_numbers_(std::exchange(current_scalar_environment(), this)) {}
 
 TableEnvironment::~TableEnvironment() {
+  WEFT_ASSERT(current_sym_environment() == this && current_scalar_environment() == this,
+              "environments end in another order than that of scopes");
   current_sym_environment() = outer_sizes_;
   current_scalar_environment() = outer_numbers_;
 }
