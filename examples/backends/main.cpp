@@ -23,7 +23,11 @@ struct SimpleMLP : nn::Module {
   Tensor forward(const Tensor& x) { return fc3(relu(fc2(relu(fc1(x))))); }
 };
 
+Device used_device(kCPU);  // that the network lies on
+
+// When all work is done: a GPU works on while the program goes on.
 double seconds_now() {
+  if (used_device.is_cuda()) cuda::synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
@@ -52,15 +56,10 @@ struct Way {
 
 // What the machine lacks for a mode; empty if nothing.
 std::string lacks(const std::string& backend, const std::string& mode) {
-  if (mode == "max-autotune") return "kernels for the CPU come without variants to choose from";
+  if (mode == "max-autotune") return "kernels come without variants to choose from";
   if (mode != "reduce-overhead" && backend != "cudagraphs") return "";
-  try {
-    ones({1}, kCUDA);
-    return "";
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    return "CUDA graphs need a GPU: " + text.substr(0, text.find('\n'));
-  }
+  if (!cuda::is_available()) return "CUDA graphs need a GPU: " + cuda::why_unavailable();
+  return used_device.is_cuda() ? "" : "CUDA graphs need tensors on the GPU: --device cuda";
 }
 
 // Runs it for the first time, or says why that is not possible.
@@ -148,6 +147,7 @@ int main(int argc, char** argv) {
   int64_t batch = 64;
   int rounds = 9, calls = 200, threads = 0;
   bool warm = false;
+  std::string device_name = "cpu";
   CLI::App app("Runs a network of 512-256-128-10 under every backend and mode.", "backends");
   app.option_defaults()->always_capture_default();
   app.add_option("--batch", batch, "rows of the input")->check(CLI::PositiveNumber);
@@ -155,9 +155,15 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--calls", calls, "in a round")->check(CLI::PositiveNumber);
   app.add_option("--threads", threads, "CPU threads; 0 for all")->check(CLI::NonNegativeNumber);
+  app.add_option("--device", device_name, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_flag("--warm", warm, "take kernels that an earlier run has left in the disk cache");
   CLI11_PARSE(app, argc, argv);
   if (threads > 0) set_num_threads(threads);
+  used_device = Device(device_name);
+  if (used_device.is_cuda() && !cuda::is_available()) {
+    std::cerr << "backends: --device cuda: " << cuda::why_unavailable() << "\n";
+    return 1;
+  }
 
   const auto cache = std::filesystem::temp_directory_path() / ("weft_backends_" + std::to_string(getpid()));
   if (!warm) setenv("WEFT_CACHE_DIR", cache.c_str(), 1);
@@ -166,7 +172,9 @@ int main(int argc, char** argv) {
   NoGradGuard no_grad;
   const auto net = std::make_shared<SimpleMLP>(std::vector<int64_t>{512, 256, 128, 10});
   const auto tiny = std::make_shared<SimpleMLP>(std::vector<int64_t>{1, 1, 1, 1});
-  const Tensor x = randn({batch, 512}), one = randn({1, 1});
+  net->to(used_device);
+  tiny->to(used_device);
+  const Tensor x = randn({batch, 512}).to(used_device), one = randn({1, 1}).to(used_device);
 
   std::vector<Way> ways = {{"", "default"}};
   for (const std::string& name : backend_names())
@@ -189,9 +197,10 @@ int main(int argc, char** argv) {
   const auto ops = time_ops(*net, x, rounds, calls);
 
   constexpr double kFew = 10, kMany = 10000;
-  std::printf("SimpleMLP 512-256-128-10, batch %lld, %d threads, kernels %s\n\n",
-              static_cast<long long>(batch), num_threads(),
-              warm ? "from the disk cache where they are there" : "compiled anew");
+  const std::string where =
+      used_device.is_cuda() ? cuda::get_device_name() : std::to_string(num_threads()) + " threads";
+  std::printf("SimpleMLP 512-256-128-10, batch %lld, %s, kernels %s\n\n", static_cast<long long>(batch),
+              where.c_str(), warm ? "from the disk cache where they are there" : "compiled anew");
   print_table(ways, kMany);
   double sum = 0;
   std::printf("\nops one by one:");

@@ -32,7 +32,7 @@ struct Options {
   uint64_t seed = 0;
   int threads = 0;  // 0: as many as the machine has
   std::string data = WEFT_EXAMPLE_DATA_DIR "/digits.csv";
-  std::string save, load, mode;
+  std::string save, load, mode, device = "cpu";
 };
 
 struct Result {
@@ -55,24 +55,27 @@ double seconds_now() {
 }
 
 // One digit a line: 64 pixels from 0 to 16, then the label.
-data::TensorDataset read_digits(const std::string& path) {
+data::TensorDataset read_digits(const std::string& path, Device device) {
   Tensor table = data::read_csv(path);
   WEFT_CHECK(table.size(1) == 65, "'", path, "' has ", table.size(1),
              " columns; a digit has 64 pixels and a label");
   Tensor pixels = table.narrow(1, 0, 64) / 16;
   Tensor labels = table.select(1, 64).to(kInt64);
-  return data::TensorDataset(pixels, labels);
+  return data::TensorDataset(pixels.to(device), labels.to(device));
 }
 
 Result run(const std::string& mode, const Options& options) {
   manual_seed(options.seed);
+  const Device device(options.device);
 
   // The seed shuffles the rows, deals out 1,400 to train on and 397 to test on, and orders each epoch.
-  auto [train_set, test_set] = data::random_split(read_digits(options.data), {1400, 397}, options.seed);
+  auto [train_set, test_set] =
+      data::random_split(read_digits(options.data, device), {1400, 397}, options.seed);
   data::DataLoader loader(train_set, data::DataLoaderOptions(options.batch).shuffle(true).seed(options.seed));
 
   auto net = std::make_shared<Net>();
   if (!options.load.empty()) load(net, options.load);
+  net->to(device);
   optim::AdamW optimizer(net->parameters(), optim::AdamWOptions(options.lr));
 
   std::function<Tensor(Tensor, Tensor)> loss_of = [net](Tensor x, Tensor y) {
@@ -99,6 +102,7 @@ Result run(const std::string& mode, const Options& options) {
         const uint64_t compilations = compile_stats().compilations;
         const double start = seconds_now();
         const Tensor loss = step(x, y);
+        if (device.is_cuda()) cuda::synchronize();  // a GPU works on while the program goes on
         const double seconds = seconds_now() - start;
         (compile_stats().compilations == compilations ? times : compiling).push_back(seconds);
         constexpr size_t kCompared = 25;
@@ -155,6 +159,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch", options.batch, "rows in a step")->check(at_least(1));
   app.add_option("--seed", options.seed, "of initial weights and the order of rows")->check(at_least(0));
   app.add_option("--threads", options.threads, "CPU threads; 0 for all")->check(at_least(0));
+  app.add_option("--device", options.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--data", options.data, "CSV file of digits");
   app.add_option("--save", options.save, "write the trained weights to this safetensors file");
   app.add_option("--load", options.load, "begin with the weights of this safetensors file");

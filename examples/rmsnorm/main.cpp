@@ -12,9 +12,12 @@ using namespace weft;
 
 Tensor rmsnorm_silu(Tensor x, Tensor w) { return silu(x * rsqrt(mean(square(x), {-1}, true) + 1e-6) * w); }
 
+Device used_device(kCPU);  // that the tensors lie on
+
 double milliseconds(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
+  if (used_device.is_cuda()) cuda::synchronize();  // a GPU works on while the program goes on
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -23,8 +26,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// On all threads, with plain stores: what moving the same bytes costs at least.
+// What moving the same bytes costs at least; on the CPU with plain stores of all threads.
 void copy(const Tensor& from, Tensor& to) {
+  if (used_device.is_cuda()) {
+    to.copy_(from);
+    return;
+  }
   const float* const source = from.data_ptr<float>();
   float* const target = to.data_ptr<float>();
   parallel_for(from.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
@@ -38,6 +45,7 @@ int main(int argc, char** argv) {
   int64_t rows = 4096, columns = 4096;
   int rounds = 15, threads = 0;
   bool show_code = false;
+  std::string device_name = "cpu";
   CLI::App app("Runs RMSNorm and SiLU eagerly and compiled.", "rmsnorm");
   app.option_defaults()->always_capture_default();
   app.add_option("--rows", rows, "rows of x")->check(CLI::PositiveNumber);
@@ -45,13 +53,19 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds, "calls of each, of which the median is taken")
       ->check(CLI::PositiveNumber);
   app.add_option("--threads", threads, "CPU threads; 0 for all")->check(CLI::NonNegativeNumber);
-  app.add_flag("--code", show_code, "print the generated C++");
+  app.add_option("--device", device_name, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_flag("--code", show_code, "print the generated code");
   CLI11_PARSE(app, argc, argv);
   if (threads > 0) set_num_threads(threads);
+  used_device = Device(device_name);
+  if (used_device.is_cuda() && !cuda::is_available()) {
+    std::cerr << "rmsnorm: --device cuda: " << cuda::why_unavailable() << "\n";
+    return 1;
+  }
 
   manual_seed(0);
   NoGradGuard no_grad;
-  const Tensor x = randn({rows, columns}), w = rand({columns});
+  const Tensor x = randn({rows, columns}).to(used_device), w = rand({columns}).to(used_device);
   const auto compiled = compile(rmsnorm_silu, {.name = "rmsnorm_silu", .arguments = {"x", "w"}});
   const double first_call = milliseconds([&] { compiled(x, w); });
   if (!equal(compiled(x, w), rmsnorm_silu(x, w))) {
@@ -66,7 +80,7 @@ int main(int argc, char** argv) {
 
   // They take turns, so that what else the machine does meets all three; each writes into memory that was used before.
   std::vector<double> eager_times, compiled_times, copy_times, gains, ratios;
-  Tensor target = zeros({rows, columns});
+  Tensor target = zeros_like(x);
   for (int round = 0; round < rounds; ++round) {
     eager_times.push_back(milliseconds([&] { rmsnorm_silu(x, w); }));
     compiled_times.push_back(milliseconds([&] { compiled(x, w); }));
@@ -74,9 +88,11 @@ int main(int argc, char** argv) {
     gains.push_back(eager_times.back() / compiled_times.back());
     ratios.push_back(compiled_times.back() / copy_times.back());
   }
-  std::printf(
-      "%lld x %lld float32, %d threads; compiled in %.0f ms at the first call; medians of %d calls\n\n",
-      static_cast<long long>(rows), static_cast<long long>(columns), num_threads(), first_call, rounds);
+  const std::string where =
+      used_device.is_cuda() ? cuda::get_device_name() : std::to_string(num_threads()) + " threads";
+  std::printf("%lld x %lld float32, %s; compiled in %.0f ms at the first call; medians of %d calls\n\n",
+              static_cast<long long>(rows), static_cast<long long>(columns), where.c_str(), first_call,
+              rounds);
   std::printf("%-10s %12s %10s %8s\n", "", "MB moved", "ms", "GB/s");
   const auto line = [](const char* name, int64_t bytes, double ms) {
     std::printf("%-10s %12.1f %10.2f %8.1f\n", name, megabytes(bytes), ms, megabytes(bytes) / ms);
