@@ -184,7 +184,9 @@ TEST(StoresOverInputs, OfAWholeStep) {
     optimizer.zero_grad();
     return loss;
   };
-  EXPECT_EQ(stores_over(step, x, y), 3 * net->parameters().size());
+  // The last bias is updated by the kernel that makes its gradient, which looks up the classes: it may find a wrong one when
+  // some is stored. So its value and two averages are copied.
+  EXPECT_EQ(stores_over(step, x, y), 3 * (net->parameters().size() - 1));
 }
 
 // ---- Random graphs ------------------------------------------------------------------------------------------------------
