@@ -119,7 +119,9 @@ class Walk {
     // The list of nodes grows while it is read: every node is visited once, without recursion.
     for (size_t i = 0; i < index_.nodes().size(); ++i) {
       pending_.resize(index_.nodes().size());
-      for (const Edge& edge : index_.nodes()[i]->edges) {
+      Node& node = *index_.nodes()[i];
+      if (node.lacks_edges.load(std::memory_order_acquire)) node.add_edges();
+      for (const Edge& edge : node.edges) {
         if (!edge) continue;
         const uint32_t next = index_.insert(edge.node.get()).index;
         if (next >= pending_.size()) pending_.resize(next + 1);

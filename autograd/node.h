@@ -2,6 +2,7 @@
 // Needs tensor. Kinds of nodes: op_node.h, view_node.h, function.h; the engine walks them.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "tensor/grad_flag.h"
@@ -83,6 +84,9 @@ class Node : public RefCounted<Node> {
   // Later steps have higher numbers within a thread; the engine takes the highest first.
   uint64_t sequence;
   SmallVector<Edge, 3> edges;    // by operand
+  // They are added when a walk comes here first. Thread-safe.
+  std::atomic<bool> lacks_edges{false};
+  virtual void add_edges() {}
   SmallVector<Meta, 1> results;  // by result
   std::unique_ptr<Hooks> hooks;
   SourceLocation where;
@@ -129,6 +133,13 @@ class SavedTensor {
   // An own result is kept as a handle without history (share_data): the history would be its owner, and neither would ever
   // go. Its history is given back by unpack.
   SavedTensor(Tensor data, bool is_own_result);
+  // Of what had this version when it was saved. No SaveHook is asked.
+  static SavedTensor at_version(Tensor data, uint32_t version) {
+    SavedTensor saved;
+    saved.data_ = std::move(data);
+    saved.version_ = version;
+    return saved;
+  }
   SavedTensor(SavedTensor&&) noexcept = default;
   SavedTensor& operator=(SavedTensor&& other) noexcept;
   bool defined() const { return data_.defined() || elsewhere_ != nullptr; }

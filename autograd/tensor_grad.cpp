@@ -115,6 +115,9 @@ Tensor& Tensor::detach_() {
              " was made outside of the compiled function that changes it; call detach_() before");
   WEFT_CHECK(x.base == nullptr, "detach_: ", weft::describe(*this),
              " is a view, whose history is that of its base; use detach()");
+  // Compiled functions ask at each call what is no leaf.
+  if (x.is_captured.load(std::memory_order_relaxed) && x.requires_grad && !tape_of(*this)->producer)
+    bump_state_epoch();
   forget_history(*this);
   return *this;
 }

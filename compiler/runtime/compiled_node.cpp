@@ -8,6 +8,7 @@
 #include "autograd/tape.h"
 #include "compiler/runtime/arm.h"
 #include "compiler/runtime/frame.h"
+#include "tensor/state_epoch.h"
 
 namespace weft::compiler {
 namespace {
@@ -19,26 +20,44 @@ namespace {
 // graph again by eager ops with the tape on, from the inputs as they were, and differentiate that.
 class CompiledNode final : public autograd::Node {
  public:
-  CompiledNode(const Frame& frame, const SegmentNode& node, std::vector<Tensor> saved)
+  // `leaves`: those of the backward, if they are kept as such. `saved`: what is saved beside them.
+  CompiledNode(const Frame& frame, const SegmentNode& node,
+               Intrusive<const PathBackward::LeafEdges> leaves, std::span<Tensor> saved)
       : backward_(node.backward),
-        symbols_(frame.values().symbols.begin(), frame.values().symbols.end()),
-        numbers_(frame.values().numbers.begin(), frame.values().numbers.end()),
-        is_spent_(node.backward->programs.size()) {
+        own_(backward_->own[leaves != nullptr]),
+        leaves_(std::move(leaves)),
+        symbols_(frame.values().symbols),
+        numbers_(frame.values().numbers),
+        is_spent_(node.backward->programs.size(), false) {
     where = backward_->where;
-    edges.reserve(backward_->wanted.size());
-    wanted_inputs_.reserve(backward_->wanted.size());
-    saved_.reserve(saved.size());
-    inputs_.reserve(backward_->path_inputs.size());
-    for (const uint32_t input : backward_->wanted) {
-      const Tensor& tensor = frame.input(input);
+    edges.reserve(own_.wanted.size());
+    wanted_inputs_.reserve(own_.wanted.size());
+    for (const uint32_t i : own_.wanted) {
+      const Tensor& tensor = frame.input(backward_->wanted[i]);
       edges.push_back(autograd::gradient_edge(tensor));
       wanted_inputs_.push_back(tensor);
     }
+    saved_.reserve(saved.size());
     for (Tensor& tensor : saved) saved_.emplace_back(std::move(tensor), false);
-    for (const uint32_t input : backward_->path_inputs) {
-      if (input == kNoInput) inputs_.emplace_back();
-      else inputs_.emplace_back(frame.input(input), false);
-    }
+    inputs_.reserve(own_.inputs.size());
+    for (const uint32_t i : own_.inputs)
+      inputs_.emplace_back(frame.input(backward_->path_inputs[i]), false);
+    if (leaves_ == nullptr) return;
+    lacks_edges.store(true, std::memory_order_relaxed);
+    versions_.reserve(backward_->leaves.size());
+    for (const Tensor* leaf : backward_->leaves) versions_.push_back((*leaf)->storage->version());
+  }
+
+  // By wanted, of which the leaves are not there yet.
+  void add_edges() override {
+    const std::lock_guard lock(backward_->mutex());
+    if (!lacks_edges.load(std::memory_order_relaxed)) return;
+    SmallVector<autograd::Edge, 3> all(backward_->wanted.size());
+    for (size_t k = 0; k < own_.wanted.size(); ++k) all[own_.wanted[k]] = std::move(edges[k]);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (const uint32_t leaf = backward_->wanted_leaves[i]; leaf != kNoInput) all[i] = leaves_->edges[leaf];
+    edges = std::move(all);
+    lacks_edges.store(false, std::memory_order_release);
   }
 
   const char* name() const override { return backward_->name.c_str(); }
@@ -54,16 +73,19 @@ class CompiledNode final : public autograd::Node {
     check_kept(!is_spent_[index]);
     for (Tensor& tangent : tangents)
       if (tangent.defined()) tangent = tangent.contiguous();
-    std::vector<Tensor> own(saved_.size());
+    const std::vector<bool> is_read = reads_saved(index);
+    std::vector<Tensor> saved(is_read.size());
+    for (size_t k = 0; k < saved_.size(); ++k)
+      if (is_read[own_.saved[k]]) saved[own_.saved[k]] = saved_[k].unpack(*this, 0);
+    for (size_t i = 0; leaves_ != nullptr && i < saved.size(); ++i)
+      if (is_read[i]) unpack_leaf(backward_->saved_leaves[i], saved[i]);
     SmallVector<const Tensor*, 16> reads;
     const JointPlan::Program& joint = backward_->joint->programs()[index];
-    for (const JointPlan::Read read : joint.reads) {
-      if (!read.is_tangent) own[read.index] = saved_[read.index].unpack(*this, 0);
-      reads.push_back(read.is_tangent ? &tangents[backward_->tangents[read.index]] : &own[read.index]);
-    }
+    for (const JointPlan::Read read : joint.reads)
+      reads.push_back(read.is_tangent ? &tangents[backward_->tangents[read.index]] : &saved[read.index]);
     std::vector<Tensor> gradients(joint.graph.outputs.size());
     backward_->joint->plan_of(index, *backward_->backend)
-        .run({reads.data(), reads.size()}, {symbols_, numbers_}, gradients);
+        .run({reads.data(), reads.size()}, run_values(), gradients);
     size_t next = 0;
     for (size_t i = 0; i < edges.size(); ++i)
       if (program->has_gradient[i]) step.results[i] = std::move(gradients[next++]);
@@ -76,17 +98,42 @@ class CompiledNode final : public autograd::Node {
     inputs_.clear();
     for (size_t p = 0; p < is_spent_.size(); ++p)
       if (last_ == nullptr || last_->shares_saved[p]) is_spent_[p] = true;
-    std::vector<bool> is_needed(saved_.size());
+    std::vector<bool> is_needed(backward_->saved.size());
     for (size_t p = 0; p < is_spent_.size(); ++p) {
       if (is_spent_[p]) continue;
-      for (const JointPlan::Read read : backward_->joint->programs()[p].reads)
-        if (!read.is_tangent) is_needed[read.index] = true;
+      const std::vector<bool> is_read = reads_saved(p);
+      for (size_t i = 0; i < is_needed.size(); ++i) is_needed[i] = is_needed[i] || is_read[i];
     }
-    for (size_t i = 0; i < saved_.size(); ++i)
-      if (!is_needed[i]) saved_[i] = {};
+    for (size_t k = 0; k < saved_.size(); ++k)
+      if (!is_needed[own_.saved[k]]) saved_[k] = {};
   }
 
  private:
+  RunValues run_values() const {
+    return {{symbols_.data(), symbols_.size()}, {numbers_.data(), numbers_.size()}};
+  }
+
+  // By PathBackward::saved.
+  std::vector<bool> reads_saved(size_t program) const {
+    std::vector<bool> result(backward_->saved.size());
+    for (const JointPlan::Read read : backward_->joint->programs()[program].reads)
+      if (!read.is_tangent) result[read.index] = true;
+    return result;
+  }
+
+  void unpack_leaf(uint32_t leaf, Tensor& to) {
+    if (leaf == kNoInput) return;
+    to = autograd::SavedTensor::at_version(*backward_->leaves[leaf], versions_[leaf]).unpack(*this, 0);
+  }
+
+  // The input that a gradient is of.
+  const Tensor& wanted_input(size_t i) const {
+    if (leaves_ != nullptr && backward_->wanted_leaves[i] != kNoInput)
+      return *backward_->leaves[backward_->wanted_leaves[i]];
+    const auto at = std::lower_bound(own_.wanted.begin(), own_.wanted.end(), i);
+    return wanted_inputs_[static_cast<size_t>(at - own_.wanted.begin())];
+  }
+
   void check_kept(bool is_kept) const {
     WEFT_CHECK(is_kept, "backward: ", describe(*this),
                " was walked a second time, but what it had saved was freed by the first backward.\n  Pass "
@@ -114,12 +161,14 @@ class CompiledNode final : public autograd::Node {
     const Graph forward =
         without_effects(extract(*backward_->path, 0, backward_->forward_end, backward_->outputs, values));
     std::vector<Tensor> inputs(backward_->path_inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs_[i].defined()) inputs[i] = inputs_[i].unpack(*this, 0);
+    for (size_t k = 0; k < inputs_.size(); ++k)
+      inputs[own_.inputs[k]] = inputs_[k].unpack(*this, 0);
+    for (size_t i = 0; leaves_ != nullptr && i < inputs.size(); ++i)
+      unpack_leaf(backward_->input_leaves[i], inputs[i]);
     std::vector<const Tensor*> reads;
     for (const ValueId value : values) reads.push_back(&inputs[(*backward_->path)[value].index]);
     std::vector<Tensor> outputs(forward.outputs.size());
-    GraphRunner(forward).run_differentiable(reads, {symbols_, numbers_}, outputs);
+    GraphRunner(forward).run_differentiable(reads, run_values(), outputs);
     std::vector<Tensor> roots, gradients_of_roots, leaves;
     for (size_t i = 0; i < tangents.size(); ++i) {
       if (!tangents[i].defined() || !outputs[i]->needs_grad()) continue;
@@ -130,8 +179,8 @@ class CompiledNode final : public autograd::Node {
     for (size_t i = 0; i < edges.size(); ++i) {
       if (!step.wanted[i]) continue;
       // The parts of one gradient come as one.
-      if (i > 0 && wanted_inputs_[i].is_same(wanted_inputs_[i - 1])) continue;
-      leaves.push_back(wanted_inputs_[i]);
+      if (i > 0 && wanted_input(i).is_same(wanted_input(i - 1))) continue;
+      leaves.push_back(wanted_input(i));
       slots.push_back(i);
     }
     if (roots.empty() || leaves.empty()) return;
@@ -140,30 +189,58 @@ class CompiledNode final : public autograd::Node {
     for (size_t k = 0; k < slots.size(); ++k) step.results[slots[k]] = std::move(gradients[k]);
   }
 
-  std::shared_ptr<PathBackward> backward_;
-  std::vector<int64_t> symbols_;
-  std::vector<Scalar> numbers_;
-  std::vector<autograd::SavedTensor> saved_, inputs_;
-  std::vector<Tensor> wanted_inputs_;
-  const PathBackward::Program* last_ = nullptr;  // that ran
-  std::vector<bool> is_spent_;                   // by program: what it needs was freed
+  const std::shared_ptr<PathBackward> backward_;
+  const PathBackward::Own& own_;
+  const Intrusive<const PathBackward::LeafEdges> leaves_;
+  const SmallVector<int64_t, 4> symbols_;
+  const SmallVector<Scalar, 2> numbers_;
+  SmallVector<autograd::SavedTensor, 2> saved_, inputs_;  // by Own::saved, Own::inputs
+  SmallVector<Tensor, 2> wanted_inputs_;                  // by Own::wanted
+  SmallVector<uint32_t, 4> versions_;                     // by leaf
+  const PathBackward::Program* last_ = nullptr;           // that ran
+  SmallVector<bool, 4> is_spent_;                         // by program: what it needs was freed
   bool is_released_ = false;
 };
 
 }  // namespace
 
+bool is_leaf_with_grad(const Tensor& x) {
+  const autograd::Tape* tape = autograd::tape_of(x);
+  return x->requires_grad && x->base == nullptr && tape != nullptr && !tape->producer && tape->accumulator;
+}
+
+Intrusive<const PathBackward::LeafEdges> PathBackward::leaf_edges() {
+  if (leaves.empty()) return nullptr;
+  const uint64_t epoch = state_epoch();
+  const std::lock_guard lock(mutex_);
+  if (leaf_edges_ == nullptr || leaf_edges_->epoch != epoch) {
+    auto now = make_intrusive<LeafEdges>();
+    now->epoch = epoch;
+    for (const Tensor* leaf : leaves) {
+      if (!is_leaf_with_grad(*leaf)) return nullptr;
+      now->edges.push_back({autograd::tape_of(*leaf)->accumulator, 0});
+    }
+    leaf_edges_ = std::move(now);
+  }
+  return leaf_edges_;
+}
+
 Intrusive<autograd::Node> connect(Frame& frame, const SegmentNode& node) {
-  const PathBackward& backward = *node.backward;
-  std::vector<Tensor> saved;
-  saved.reserve(backward.saved.size());
-  for (size_t i = 0; i < backward.saved.size(); ++i) {
+  PathBackward& backward = *node.backward;
+  // Who takes charge of what is saved is asked for each tensor.
+  Intrusive<const PathBackward::LeafEdges> leaves;
+  if (autograd::SaveHook::current() == nullptr) leaves = backward.leaf_edges();
+  const PathBackward::Own& own = backward.own[leaves != nullptr];
+  SmallVector<Tensor, 8> saved;
+  saved.reserve(own.saved.size());
+  for (const uint32_t i : own.saved) {
     const Slot slot = backward.saved[i];
     const Tensor& tensor = frame.tensor(slot);
     // What somebody may write is kept as it was; results are kept without their history, which leads here.
     if (backward.joint->saved()[i].is_copied) saved.push_back(autograd::copy_of(tensor.detach()));
     else saved.push_back(slot.is_carried ? autograd::share_data(tensor) : tensor);
   }
-  auto step = make_intrusive<CompiledNode>(frame, node, std::move(saved));
+  auto step = make_intrusive<CompiledNode>(frame, node, std::move(leaves), std::span(saved.data(), saved.size()));
   for (size_t k = 0; k < backward.differentiable.size(); ++k) {
     const Root root = backward.differentiable[k];
     if (root.is_result) {

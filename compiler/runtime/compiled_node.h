@@ -28,13 +28,39 @@ struct PathBackward {
     // By program: eager code would have freed what that one needs. What the compiled ones read may differ.
     std::vector<bool> shares_saved;
   };
+  // Captured leaves, kNoInput for what is none: what a call would keep of each is the same for all calls, but for its version.
+  std::vector<const Tensor*> leaves;
+  std::vector<uint32_t> wanted_leaves, saved_leaves, input_leaves;  // by wanted, saved, path_inputs: which of them
+  std::vector<std::shared_ptr<const std::vector<Tensor>>> leaf_owners;
+  // What a call keeps itself, by index: all, or what is no leaf.
+  struct Own {
+    std::vector<uint32_t> wanted, saved, inputs;
+  };
+  Own own[2];
+  // Where their gradients go. Good for one state epoch, for whatever changes that moves it.
+  struct LeafEdges : RefCounted<LeafEdges> {
+    uint64_t epoch;
+    std::vector<autograd::Edge> edges;  // by leaf
+  };
+  // Those of now; null where there are no leaves, or they are none any more. Thread-safe.
+  Intrusive<const LeafEdges> leaf_edges();
+  // Of steps that add their edges.
+  std::mutex& mutex() { return mutex_; }
+
   std::vector<Program> programs;
   std::shared_ptr<JointPlan> joint;  // has a graph for each program; null where there is none
   std::vector<Slot> saved;           // by JointPlan::saved
   std::vector<uint32_t> tangents;    // by tangent of the joint graph: which of `differentiable`
   const Backend* backend = nullptr;
   std::shared_ptr<const void> owner;  // keeps what `backend` lies in
+
+ private:
+  std::mutex mutex_;
+  Intrusive<const LeafEdges> leaf_edges_;
 };
+
+// Whether x is a leaf that requires grad, asked of the tensor itself also inside of a trace.
+bool is_leaf_with_grad(const Tensor& x);
 
 // The step of the tape for a call, with what it saves; the outputs of the path have it as their history. To be called before
 // anything is overwritten.

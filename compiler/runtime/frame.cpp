@@ -71,7 +71,7 @@ const Tensor& Frame::fetch(uint32_t index) const {
     switch (found.source.kind) {
       case InputSource::Kind::Argument: inputs_[index] = leaves_.tensors[found.source.index]; break;
       case InputSource::Kind::Captured:
-      case InputSource::Kind::Constant: inputs_[index] = &found.held; break;
+      case InputSource::Kind::Constant: inputs_[index] = found.held; break;
       case InputSource::Kind::Grad: inputs_[index] = keep(input(found.source.index).grad()); break;
       case InputSource::Kind::Line: inputs_[index] = keep(line_of(input(found.source.index))); break;
       case InputSource::Kind::Result:  // brought with the segment
@@ -233,13 +233,16 @@ bool Frame::fits(const Branch& branch, uint64_t global_word) {
     } else if (fact.input < branch.node->first_input + branch.node->inputs.size()) {
       const SegmentNode::Input& input = branch.node->inputs[fact.input - branch.node->first_input];
       if (input.source.kind == InputSource::Kind::Argument) owner = leaves_.tensors[input.source.index];
-      else if (input.held.defined()) owner = &input.held;
+      else owner = input.held;
     }
     if (owner != nullptr && has_gradient(*owner) != fact.is_defined) return false;
   }
   // A captured tensor that nobody else holds has been replaced by another in the user's code.
   for (const TensorImpl* captured : branch.node->captured)
     if (captured->use_count() == 1) return false;
+  if (!branch.node->grad_needs.empty() && (branch.node->enables_grad || grad_mode_enabled()))
+    for (const SegmentNode::GradNeed& need : branch.node->grad_needs)
+      if (need.captured->needs_grad() != need.needs_grad) return false;
   return true;
 }
 

@@ -151,9 +151,15 @@ bool is_same_node(const SegmentNode& a, const SegmentNode& b) {
   for (size_t i = 0; i < a.inputs.size(); ++i) {
     const SegmentNode::Input &x = a.inputs[i], &y = b.inputs[i];
     if (x.source.kind != y.source.kind || x.source.index != y.source.index) return false;
-    if (x.source.kind == InputSource::Kind::Captured && !x.held.is_same(y.held)) return false;
-    if (x.source.kind == InputSource::Kind::Constant && !is_same_data(x.held, y.held)) return false;
+    if (x.source.kind == InputSource::Kind::Captured && !x.held->is_same(*y.held)) return false;
+    if (x.source.kind == InputSource::Kind::Constant && !is_same_data(*x.held, *y.held)) return false;
   }
+  const auto is_same_need = [](const SegmentNode::GradNeed& x, const SegmentNode::GradNeed& y) {
+    return x.captured == y.captured && x.needs_grad == y.needs_grad;
+  };
+  if (!std::equal(a.grad_needs.begin(), a.grad_needs.end(), b.grad_needs.begin(), b.grad_needs.end(),
+                  is_same_need))
+    return false;
   return a.numbers.size() == b.numbers.size() && EndText(a).write() == EndText(b).write();
 }
 

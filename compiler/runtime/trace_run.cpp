@@ -44,13 +44,23 @@ std::shared_ptr<SegmentNode> TraceRun::begin_segment() {
   auto node = std::make_shared<SegmentNode>();
   node->expressions = tracer_->graph().expressions;
   node->first_input = next_input_;
+  // Others point into them: they are not to move.
+  node->held.reserve(tracer_->inputs().size() - next_input_);
+  node->held_leaves = std::make_shared<std::vector<Tensor>>();
+  node->held_leaves->reserve(tracer_->inputs().size() - next_input_);
   for (; next_input_ < tracer_->inputs().size(); ++next_input_) {
     const PathInput& input = tracer_->inputs()[next_input_];
     if (input.source.kind == InputSource::Kind::Tangent) break;
-    const bool holds =
-        input.source.kind == InputSource::Kind::Captured || input.source.kind == InputSource::Kind::Constant;
-    node->inputs.push_back({input.source, holds ? input.real : Tensor(), input.name});
-    if (input.source.kind == InputSource::Kind::Captured) node->captured.push_back(input.real.impl());
+    const bool is_captured = input.source.kind == InputSource::Kind::Captured;
+    const bool is_leaf = is_captured && is_leaf_with_grad(input.real);
+    const Tensor* held = nullptr;
+    if (is_leaf) held = &node->held_leaves->emplace_back(input.real);
+    else if (is_captured || input.source.kind == InputSource::Kind::Constant)
+      held = &node->held.emplace_back(input.real);
+    node->inputs.push_back({input.source, held, input.name});
+    if (is_captured) node->captured.push_back(input.real.impl());
+    if (is_captured && !is_leaf && is_floating(input.real->dtype))
+      node->grad_needs.push_back({input.real.impl(), input.requires_grad});
     node->num_results += input.source.kind == InputSource::Kind::Result;
   }
   node->first_number = next_number_;
@@ -67,10 +77,8 @@ std::shared_ptr<SegmentNode> TraceRun::begin_segment() {
 
 void TraceRun::add_read(SegmentNode& node, Slot slot) const {
   const Tensor* held = nullptr;
-  if (!slot.is_carried && slot.index >= node.first_input) {
-    const SegmentNode::Input& input = node.inputs[slot.index - node.first_input];
-    if (input.held.defined()) held = &input.held;
-  }
+  if (!slot.is_carried && slot.index >= node.first_input)
+    held = node.inputs[slot.index - node.first_input].held;
   if (held == nullptr) node.other_reads.push_back(static_cast<uint32_t>(node.reads.size()));
   node.reads.push_back(slot);
   node.held_reads.push_back(held);
@@ -95,6 +103,7 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
   }
   for (const ValueId value : outputs) carried_.emplace(value, next_carried_++);
   for (const ValueId item : path.items) node.items.push_back(item == kNoValue ? Slot() : slot_of(item));
+  node.enables_grad = tracer_->used_grad_mode() && !tracer_->traced_grad_mode();
   const bool has_effect =
       std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.op->has_effect; });
   if (outputs.empty() && !has_effect) return;
@@ -324,6 +333,7 @@ void TraceRun::close_joint(SegmentNode& node, const Effects& effects, const std:
   backward.joint = joint_plans_.get(std::move(joint), options, plans_, is_new);
   const JointPlan& plan = *backward.joint;
   node.plan = plan.forward;
+  node.enables_grad = tracer_->used_grad_mode() && !tracer_->traced_grad_mode();
   path_.num_compiled += is_new;
   if (is_new) {
     path_.num_extern_calls += node.plan->num_extern_calls();
@@ -339,6 +349,48 @@ void TraceRun::close_joint(SegmentNode& node, const Effects& effects, const std:
                                              : Slot{true, node.first_carried + saved.index});
   }
   for (const ValueId item : path.items) node.items.push_back(item == kNoValue ? Slot() : slot_of(item));
+}
+
+// Which of the inputs that backward asks for are captured leaves.
+void TraceRun::find_leaves(const SegmentNode& last, PathBackward& backward) const {
+  const auto leaf_of = [&](const SegmentNode& segment, uint32_t index) -> const Tensor* {
+    if (index < segment.first_input || index >= segment.first_input + segment.inputs.size()) return nullptr;
+    const Tensor* held = segment.inputs[index - segment.first_input].held;
+    const std::vector<Tensor>& leaves = *segment.held_leaves;
+    return held != nullptr && !leaves.empty() && held >= &leaves.front() && held <= &leaves.back() ? held
+                                                                                                   : nullptr;
+  };
+  std::unordered_map<uint32_t, uint32_t> known;  // by path input
+  const auto find = [&](uint32_t index) {
+    const auto [at, is_new] = known.emplace(index, kNoInput);
+    if (!is_new) return at->second;
+    const Tensor* leaf = leaf_of(last, index);
+    for (size_t i = 0; leaf == nullptr && i < path_.nodes.size(); ++i) leaf = leaf_of(*path_.nodes[i], index);
+    if (leaf == nullptr) return kNoInput;
+    backward.leaves.push_back(leaf);
+    return at->second = static_cast<uint32_t>(backward.leaves.size() - 1);
+  };
+  for (const uint32_t input : backward.wanted) backward.wanted_leaves.push_back(find(input));
+  for (const uint32_t input : backward.path_inputs)
+    backward.input_leaves.push_back(input == kNoInput ? kNoInput : find(input));
+  for (size_t i = 0; i < backward.saved.size(); ++i) {
+    const bool is_shared = !backward.saved[i].is_carried && !backward.joint->saved()[i].is_copied;
+    backward.saved_leaves.push_back(is_shared ? find(backward.saved[i].index) : kNoInput);
+  }
+  const auto split = [&](const std::vector<uint32_t>& leaves, std::vector<uint32_t> PathBackward::Own::*list) {
+    for (uint32_t i = 0; i < leaves.size(); ++i) {
+      if (list == &PathBackward::Own::inputs && backward.path_inputs[i] == kNoInput) continue;
+      (backward.own[0].*list).push_back(i);
+      if (leaves[i] == kNoInput) (backward.own[1].*list).push_back(i);
+    }
+  };
+  split(backward.wanted_leaves, &PathBackward::Own::wanted);
+  split(backward.saved_leaves, &PathBackward::Own::saved);
+  split(backward.input_leaves, &PathBackward::Own::inputs);
+  if (backward.leaves.empty()) return;
+  backward.leaf_owners.push_back(last.held_leaves);
+  for (const std::shared_ptr<SegmentNode>& segment : path_.nodes)
+    backward.leaf_owners.push_back(segment->held_leaves);
 }
 
 // Whether the value lies in the memory of an input that the call writes.
@@ -415,6 +467,7 @@ void TraceRun::close_path(Effects effects, std::shared_ptr<const void> structure
   node->effects = effects;
   for (const ValueId output : effects.outputs) node->outputs.push_back(slot_of(output));
   node->structure = std::move(structure);
+  if (node->backward != nullptr) find_leaves(*node, *node->backward);
   path_.nodes.push_back(node);
 }
 

@@ -79,6 +79,7 @@ class TraceRun final : public BreakHandler {
   };
   void close_segment(SegmentNode& node, NodeId begin, NodeId end, std::vector<ValueId> outputs,
                      std::span<const Replaced> replaced = {});
+  void find_leaves(const SegmentNode& last, PathBackward& backward) const;
   void close_joint(SegmentNode& node, const Effects& effects, const std::vector<ValueId>& outputs,
                    std::span<const Replaced> replaced);
   void add_read(SegmentNode& node, Slot slot) const;

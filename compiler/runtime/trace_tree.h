@@ -34,7 +34,7 @@ struct SegmentNode {
   // ---- What the segment brings into the call.
   struct Input {
     InputSource source;
-    Tensor held;  // captured tensors and constants
+    const Tensor* held = nullptr;  // captured tensors and constants: one of the below
     std::string name;
   };
   struct ResultSize {
@@ -42,7 +42,18 @@ struct SegmentNode {
   };
   uint32_t first_input = 0;
   std::vector<Input> inputs;
+  std::vector<Tensor> held;
+  // Captured leaves that require grad. Steps of the tape keep all of them at once, see PathBackward::leaves. Others are not
+  // among them: their history may lead to such a step.
+  std::shared_ptr<std::vector<Tensor>> held_leaves;
   std::vector<const TensorImpl*> captured;  // among them
+  // Of these, what no leaf that requires grad is: in-place ops may change whether it needs grad, and move no epoch.
+  struct GradNeed {
+    const TensorImpl* captured;
+    bool needs_grad;
+  };
+  std::vector<GradNeed> grad_needs;
+  bool enables_grad = false;                // though it was off when the function was called
   uint32_t num_results = 0;                 // likewise: results of a data-dependent op
   uint32_t first_number = 0;
   std::vector<NumberSource> numbers;

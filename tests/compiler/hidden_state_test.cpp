@@ -94,6 +94,41 @@ TEST(SeenState, FrozenParameters) {
   });
 }
 
+TEST(SeenState, HistoryThatACapturedTensorHasGotOrLost) {
+  const auto holds = [](const auto& change) {
+    Results results[2];
+    for (const bool is_compiled : {false, true}) {
+      Tensor w = numbers({3}).requires_grad_(), buffer = ones({3}), made = w * 2, leaf = numbers({3}, 5).requires_grad_(),
+             memory = ones({6}),
+             part = memory.slice(0, 1, 4);
+      const std::function<Tensor(Tensor)> f = [&](Tensor x) { return x * buffer * made + leaf * part; };
+      const std::function<Tensor(Tensor)> call = is_compiled ? compile(f, without_audits()) : f;
+      for (int round = 0; round < 3; ++round) {
+        if (round == 1) change(w, buffer, made, leaf, memory);
+        const Tensor y = call(numbers({3}, 7));
+        results[is_compiled].push_back(y);
+        if (!y.requires_grad()) continue;
+        for (Tensor x : {w, leaf}) x.set_grad({});
+        y.sum().backward({}, true);
+        for (const Tensor& x : {w, leaf}) results[is_compiled].push_back(x.grad());
+      }
+    }
+    expect_same(results[1], results[0]);
+  };
+  holds([](Tensor w, Tensor buffer, Tensor, Tensor, Tensor) { buffer.mul_(w); });
+  holds([](Tensor w, Tensor, Tensor, Tensor, Tensor memory) { memory.slice(0, 2, 5).mul_(w); });
+  holds([](Tensor, Tensor, Tensor made, Tensor, Tensor) { made.detach_(); });
+  holds([](Tensor, Tensor, Tensor, Tensor leaf, Tensor) { leaf.detach_(); });
+  holds([](Tensor, Tensor, Tensor made, Tensor leaf, Tensor) {
+    made.detach_();
+    leaf.requires_grad_(false);
+  });
+  holds([](Tensor, Tensor, Tensor, Tensor leaf, Tensor) {
+    leaf.requires_grad_(false);
+    leaf.requires_grad_(true);
+  });
+}
+
 TEST(SeenState, ParametersWrittenInPlace) {
   expect_seen([](Net& net) {
     const NoGradGuard off;
