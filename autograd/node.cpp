@@ -87,11 +87,30 @@ SaveHook*& SaveHook::current() {
   return hook;
 }
 
+// Note [Saved operands]
+// An in-place op gives a tensor a history. Were that history to hold the tensor itself, because a step in it saved it as an
+// operand, neither would ever go. So what is saved is a handle of its own, with the history that the operand had. A leaf
+// that requires grad is never written so.
+namespace {
+
+void set_apart(Tensor& x) {
+  const bool is_leaf_with_grad = x->requires_grad && x->base == nullptr && !tape_of(x)->producer;
+  if (x.use_count() == 1 || is_leaf_with_grad) return;
+  Tensor own = share_data(x);
+  if (x->needs_grad())
+    if (Edge history = gradient_edge(x)) set_producer(own, std::move(history.node), history.slot);
+  x.exchange(own);  // it is no handle of the user's that changes
+}
+
+}  // namespace
+
 SavedTensor::SavedTensor(Tensor data, bool is_own_result)
     : data_(std::move(data)), version_(data_.version()), is_own_result_(is_own_result) {
   SaveHook* const hook = SaveHook::current();
-  if (hook == nullptr) [[likely]]
+  if (hook == nullptr) [[likely]] {
+    if (!is_own_result) set_apart(data_);
     return;
+  }
   bool keeps = true;
   const bool is_leaf_with_grad = !is_own_result && data_->needs_grad() && is_leaf(data_);
   const size_t ticket = hook->save(data_, is_leaf_with_grad, keeps);

@@ -83,7 +83,7 @@ class Node : public RefCounted<Node> {
 
   // Later steps have higher numbers within a thread; the engine takes the highest first.
   uint64_t sequence;
-  SmallVector<Edge, 3> edges;    // by operand
+  SmallVector<Edge, 3> edges;  // by operand
   // They are added when a walk comes here first. Thread-safe.
   std::atomic<bool> lacks_edges{false};
   virtual void add_edges() {}
@@ -131,12 +131,12 @@ class SavedTensor {
  public:
   SavedTensor() = default;
   // An own result is kept as a handle without history (share_data): the history would be its owner, and neither would ever
-  // go. Its history is given back by unpack.
+  // go. Its history is given back by unpack. Note [Saved operands] is on other tensors.
   SavedTensor(Tensor data, bool is_own_result);
   // Of what had this version when it was saved. No SaveHook is asked.
   static SavedTensor at_version(Tensor data, uint32_t version) {
     SavedTensor saved;
-    saved.data_ = std::move(data);
+    saved.data_.exchange(data);
     saved.version_ = version;
     return saved;
   }

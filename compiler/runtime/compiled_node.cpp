@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "autograd/grad.h"
+#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "autograd/tape.h"
 #include "compiler/runtime/arm.h"
@@ -21,8 +21,8 @@ namespace {
 class CompiledNode final : public autograd::Node {
  public:
   // `leaves`: those of the backward, if they are kept as such. `saved`: what is saved beside them.
-  CompiledNode(const Frame& frame, const SegmentNode& node,
-               Intrusive<const PathBackward::LeafEdges> leaves, std::span<Tensor> saved)
+  CompiledNode(const Frame& frame, const SegmentNode& node, Intrusive<const PathBackward::LeafEdges> leaves,
+               std::span<Tensor> saved)
       : backward_(node.backward),
         own_(backward_->own[leaves != nullptr]),
         leaves_(std::move(leaves)),
@@ -31,17 +31,12 @@ class CompiledNode final : public autograd::Node {
         is_spent_(node.backward->programs.size(), false) {
     where = backward_->where;
     edges.reserve(own_.wanted.size());
-    wanted_inputs_.reserve(own_.wanted.size());
-    for (const uint32_t i : own_.wanted) {
-      const Tensor& tensor = frame.input(backward_->wanted[i]);
-      edges.push_back(autograd::gradient_edge(tensor));
-      wanted_inputs_.push_back(tensor);
-    }
+    for (const uint32_t i : own_.wanted)
+      edges.push_back(autograd::gradient_edge(frame.input(backward_->wanted[i])));
     saved_.reserve(saved.size());
     for (Tensor& tensor : saved) saved_.emplace_back(std::move(tensor), false);
     inputs_.reserve(own_.inputs.size());
-    for (const uint32_t i : own_.inputs)
-      inputs_.emplace_back(frame.input(backward_->path_inputs[i]), false);
+    for (const uint32_t i : own_.inputs) inputs_.emplace_back(frame.input(backward_->path_inputs[i]), false);
     if (leaves_ == nullptr) return;
     lacks_edges.store(true, std::memory_order_relaxed);
     versions_.reserve(backward_->leaves.size());
@@ -96,8 +91,9 @@ class CompiledNode final : public autograd::Node {
   void release() override {
     is_released_ = true;
     inputs_.clear();
+    const PathBackward::Program* last = last_;
     for (size_t p = 0; p < is_spent_.size(); ++p)
-      if (last_ == nullptr || last_->shares_saved[p]) is_spent_[p] = true;
+      if (last == nullptr || last->shares_saved[p]) is_spent_[p] = true;
     std::vector<bool> is_needed(backward_->saved.size());
     for (size_t p = 0; p < is_spent_.size(); ++p) {
       if (is_spent_[p]) continue;
@@ -124,14 +120,6 @@ class CompiledNode final : public autograd::Node {
   void unpack_leaf(uint32_t leaf, Tensor& to) {
     if (leaf == kNoInput) return;
     to = autograd::SavedTensor::at_version(*backward_->leaves[leaf], versions_[leaf]).unpack(*this, 0);
-  }
-
-  // The input that a gradient is of.
-  const Tensor& wanted_input(size_t i) const {
-    if (leaves_ != nullptr && backward_->wanted_leaves[i] != kNoInput)
-      return *backward_->leaves[backward_->wanted_leaves[i]];
-    const auto at = std::lower_bound(own_.wanted.begin(), own_.wanted.end(), i);
-    return wanted_inputs_[static_cast<size_t>(at - own_.wanted.begin())];
   }
 
   void check_kept(bool is_kept) const {
@@ -161,32 +149,29 @@ class CompiledNode final : public autograd::Node {
     const Graph forward =
         without_effects(extract(*backward_->path, 0, backward_->forward_end, backward_->outputs, values));
     std::vector<Tensor> inputs(backward_->path_inputs.size());
-    for (size_t k = 0; k < inputs_.size(); ++k)
-      inputs[own_.inputs[k]] = inputs_[k].unpack(*this, 0);
+    for (size_t k = 0; k < inputs_.size(); ++k) inputs[own_.inputs[k]] = inputs_[k].unpack(*this, 0);
     for (size_t i = 0; leaves_ != nullptr && i < inputs.size(); ++i)
       unpack_leaf(backward_->input_leaves[i], inputs[i]);
     std::vector<const Tensor*> reads;
     for (const ValueId value : values) reads.push_back(&inputs[(*backward_->path)[value].index]);
     std::vector<Tensor> outputs(forward.outputs.size());
     GraphRunner(forward).run_differentiable(reads, run_values(), outputs);
-    std::vector<Tensor> roots, gradients_of_roots, leaves;
-    for (size_t i = 0; i < tangents.size(); ++i) {
-      if (!tangents[i].defined() || !outputs[i]->needs_grad()) continue;
-      roots.push_back(outputs[i]);
-      gradients_of_roots.push_back(tangents[i]);
-    }
+    std::vector<autograd::Root> roots;
+    for (size_t i = 0; i < tangents.size(); ++i)
+      if (tangents[i].defined() && outputs[i]->needs_grad())
+        roots.push_back({autograd::gradient_edge(outputs[i]), tangents[i]});
+    std::vector<autograd::Target> targets;
     std::vector<size_t> slots;
     for (size_t i = 0; i < edges.size(); ++i) {
       if (!step.wanted[i]) continue;
       // The parts of one gradient come as one.
-      if (i > 0 && wanted_input(i).is_same(wanted_input(i - 1))) continue;
-      leaves.push_back(wanted_input(i));
+      if (i > 0 && edges[i].node == edges[i - 1].node && edges[i].slot == edges[i - 1].slot) continue;
+      targets.push_back({edges[i], {}});
       slots.push_back(i);
     }
-    if (roots.empty() || leaves.empty()) return;
-    std::vector<Tensor> gradients =
-        autograd::grad(roots, leaves, gradients_of_roots, create_graph, create_graph, true);
-    for (size_t k = 0; k < slots.size(); ++k) step.results[slots[k]] = std::move(gradients[k]);
+    if (roots.empty() || targets.empty()) return;
+    autograd::walk(roots, targets, {create_graph, create_graph, false});
+    for (size_t k = 0; k < slots.size(); ++k) step.results[slots[k]] = std::move(targets[k].gradient);
   }
 
   const std::shared_ptr<PathBackward> backward_;
@@ -194,11 +179,10 @@ class CompiledNode final : public autograd::Node {
   const Intrusive<const PathBackward::LeafEdges> leaves_;
   const SmallVector<int64_t, 4> symbols_;
   const SmallVector<Scalar, 2> numbers_;
-  SmallVector<autograd::SavedTensor, 2> saved_, inputs_;  // by Own::saved, Own::inputs
-  SmallVector<Tensor, 2> wanted_inputs_;                  // by Own::wanted
-  SmallVector<uint32_t, 4> versions_;                     // by leaf
-  const PathBackward::Program* last_ = nullptr;           // that ran
-  SmallVector<bool, 4> is_spent_;                         // by program: what it needs was freed
+  SmallVector<autograd::SavedTensor, 2> saved_, inputs_;     // by Own::saved, Own::inputs
+  SmallVector<uint32_t, 4> versions_;                        // by leaf
+  std::atomic<const PathBackward::Program*> last_{nullptr};  // that ran; several walks may meet here
+  SmallVector<bool, 4> is_spent_;                            // by program: what it needs was freed
   bool is_released_ = false;
 };
 
@@ -240,7 +224,8 @@ Intrusive<autograd::Node> connect(Frame& frame, const SegmentNode& node) {
     if (backward.joint->saved()[i].is_copied) saved.push_back(autograd::copy_of(tensor.detach()));
     else saved.push_back(slot.is_carried ? autograd::share_data(tensor) : tensor);
   }
-  auto step = make_intrusive<CompiledNode>(frame, node, std::move(leaves), std::span(saved.data(), saved.size()));
+  auto step =
+      make_intrusive<CompiledNode>(frame, node, std::move(leaves), std::span(saved.data(), saved.size()));
   for (size_t k = 0; k < backward.differentiable.size(); ++k) {
     const Root root = backward.differentiable[k];
     if (root.is_result) {

@@ -30,7 +30,8 @@ struct PathBackward {
   };
   // Captured leaves, kNoInput for what is none: what a call would keep of each is the same for all calls, but for its version.
   std::vector<const Tensor*> leaves;
-  std::vector<uint32_t> wanted_leaves, saved_leaves, input_leaves;  // by wanted, saved, path_inputs: which of them
+  std::vector<uint32_t> wanted_leaves, saved_leaves,
+      input_leaves;  // by wanted, saved, path_inputs: which of them
   std::vector<std::shared_ptr<const std::vector<Tensor>>> leaf_owners;
   // What a call keeps itself, by index: all, or what is no leaf.
   struct Own {

@@ -377,7 +377,8 @@ void TraceRun::find_leaves(const SegmentNode& last, PathBackward& backward) cons
     const bool is_shared = !backward.saved[i].is_carried && !backward.joint->saved()[i].is_copied;
     backward.saved_leaves.push_back(is_shared ? find(backward.saved[i].index) : kNoInput);
   }
-  const auto split = [&](const std::vector<uint32_t>& leaves, std::vector<uint32_t> PathBackward::Own::*list) {
+  const auto split = [&](const std::vector<uint32_t>& leaves,
+                         std::vector<uint32_t> PathBackward::Own::*list) {
     for (uint32_t i = 0; i < leaves.size(); ++i) {
       if (list == &PathBackward::Own::inputs && backward.path_inputs[i] == kNoInput) continue;
       (backward.own[0].*list).push_back(i);

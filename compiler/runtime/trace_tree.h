@@ -53,8 +53,8 @@ struct SegmentNode {
     bool needs_grad;
   };
   std::vector<GradNeed> grad_needs;
-  bool enables_grad = false;                // though it was off when the function was called
-  uint32_t num_results = 0;                 // likewise: results of a data-dependent op
+  bool enables_grad = false;  // though it was off when the function was called
+  uint32_t num_results = 0;   // likewise: results of a data-dependent op
   uint32_t first_number = 0;
   std::vector<NumberSource> numbers;
   std::vector<ResultSize> result_sizes;

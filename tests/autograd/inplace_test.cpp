@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "tensor/allocator.h"
 #include "tensor/tensor_data.h"
 #include "tests/autograd/tensors.h"
 
@@ -385,6 +386,39 @@ TEST(Hooks, ARetainedGradientFollowsAWrite) {
   (y * 5).backward(vector({1}));
   EXPECT_EQ(list(y.grad()), (List{5}));
   EXPECT_EQ(list(x.grad()), (List{30}));
+}
+
+// A history that was written into a tensor must not hold that tensor, though a step in it saved it as an operand.
+TEST(InPlace, AHistoryThatReadItsOwnTensorIsLetGo) {
+  const auto run = [](const auto& body) {
+    body(leaf({1, 2}), values({3, 4}, {2}));
+    const int64_t live = allocator_stats().live_bytes;
+    for (int i = 0; i < 3; ++i) body(leaf({1, 2}), values({3, 4}, {2}));
+    EXPECT_EQ(allocator_stats().live_bytes, live);
+  };
+  run([](Tensor a, Tensor b) { b.add_(a * b); });
+  run([](Tensor a, Tensor b) {
+    Tensor made = a * 2;
+    made.mul_((made * b).exp());
+  });
+  run([](Tensor a, Tensor b) { b.slice(0, at(0), at(1)).add_((a * b).sum()); });
+  run([](Tensor a, Tensor b) {
+    Tensor part = b.slice(0, at(1), at(2));
+    b.sub_(a * part.sin());
+  });
+  run([](Tensor a, Tensor b) { b.copy_(cat({a * b, b}).slice(0, at(0), at(2))); });
+}
+
+// What was saved keeps the history that it had, and the value is checked as before.
+TEST(InPlace, WhatWasSavedBeforeAWriteIsRefusedAndWithoutOneIsDifferentiable) {
+  Tensor x = leaf({1, 2});
+  Tensor y = x * 3;
+  const Tensor z = (y * y).sum();
+  const Tensor g = autograd::grad({z}, {x}, {}, true, true)[0];
+  EXPECT_EQ(list(g), (List{18, 36}));
+  EXPECT_EQ(list(autograd::grad({g.sum()}, {x})[0]), (List{18, 18}));
+  y.add_(1);
+  expect_contains(error_of([&] { z.backward(); }), "saved a [2]");
 }
 
 TEST(InPlace, AKernelThatThrowsLeavesTheHistoryAlone) {

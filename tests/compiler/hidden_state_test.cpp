@@ -98,9 +98,8 @@ TEST(SeenState, HistoryThatACapturedTensorHasGotOrLost) {
   const auto holds = [](const auto& change) {
     Results results[2];
     for (const bool is_compiled : {false, true}) {
-      Tensor w = numbers({3}).requires_grad_(), buffer = ones({3}), made = w * 2, leaf = numbers({3}, 5).requires_grad_(),
-             memory = ones({6}),
-             part = memory.slice(0, 1, 4);
+      Tensor w = numbers({3}).requires_grad_(), buffer = ones({3}), made = w * 2,
+             leaf = numbers({3}, 5).requires_grad_(), memory = ones({6}), part = memory.slice(0, 1, 4);
       const std::function<Tensor(Tensor)> f = [&](Tensor x) { return x * buffer * made + leaf * part; };
       const std::function<Tensor(Tensor)> call = is_compiled ? compile(f, without_audits()) : f;
       for (int round = 0; round < 3; ++round) {

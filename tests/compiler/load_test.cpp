@@ -1,8 +1,10 @@
-// Many calls and many threads: flat memory, few traces, right numbers.
+// Many calls and many threads, and letting go of what they made: flat memory, few traces, right numbers.
 
 #include <malloc.h>
 
 #include <atomic>
+#include <functional>
+#include <numeric>
 #include <thread>
 
 #include "tensor/allocator.h"
@@ -159,6 +161,116 @@ TEST(Limits, AFunctionThatSettlesOnANewShapeIsCompiledAgain) {
   EXPECT_EQ(counts.hits(), hits + 100);
 }
 
+// ---- Letting go ---------------------------------------------------------------------------------------------------------
+
+// What a scenario makes, one handle each, in an order that the test chooses.
+using Kept = std::vector<std::shared_ptr<void>>;
+template <class T>
+std::shared_ptr<void> keep(T value) {
+  return std::make_shared<T>(std::move(value));
+}
+
+// Lets go of what `make` gives in every order; the last round must leave as much memory in use as the first.
+template <class Make>
+void expect_nothing_left(const Make& make) {
+  const size_t count = make().size();
+  ASSERT_LE(count, 5u);
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const int64_t live = allocator_stats().live_bytes;
+  do {
+    Kept kept = make();
+    for (const size_t i : order) kept[i].reset();
+    ASSERT_EQ(allocator_stats().live_bytes, live) << "after letting go in the order " << ::testing::PrintToString(order);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(LettingGo, OfFunctionsGraphsAndTensorsInAnyOrder) {
+  for (const bool create_graph : {false, true}) {
+    expect_nothing_left([&] {
+      const auto w = std::make_shared<Tensor>(numbers({4, 3}).requires_grad_());
+      const auto f = compile([w](Tensor x) { return silu(x.matmul(*w)).square(); }, without_audits());
+      const Tensor x = numbers({2, 4}, 2).requires_grad_();
+      f(x);
+      const Tensor y = f(x);
+      const Tensor g = autograd::grad({y.sum()}, {x}, {}, true, create_graph)[0];
+      return Kept{w, keep(f), keep(x), keep(y), keep(g)};
+    });
+  }
+}
+
+TEST(LettingGo, OfTensorsThatTheFunctionWrites) {
+  expect_nothing_left([&] {
+    const Tensor leaf = numbers({3}).requires_grad_(), x = leaf * 2;
+    const auto state = std::make_shared<Tensor>(leaf + 1);
+    const auto f = compile(
+        [state](Tensor a) {
+          a.mul_(*state);
+          state->slice(0, 1).add_(a.slice(0, 1));
+          return a.sum();
+        },
+        without_audits());
+    f(x);
+    const Tensor y = f(x);
+    return Kept{state, keep(f), keep(x), keep(y), keep(leaf)};
+  });
+}
+
+TEST(LettingGo, OfStepsWithTheirOptimizers) {
+  expect_nothing_left([&] {
+    const auto net = std::make_shared<nn::LinearImpl>(4, 3);
+    const auto adam = std::make_shared<optim::Adam>(net->parameters(), optim::AdamOptions(1e-2));
+    const auto step = compile(
+        [net, adam](Tensor x) {
+          const Tensor loss = net->forward(x).square().sum();
+          loss.backward();
+          adam->step();
+          adam->zero_grad();
+          return loss;
+        },
+        without_audits());
+    const Tensor x = numbers({2, 4});
+    step(x);
+    return Kept{net, adam, keep(step), keep(x), keep(step(x))};
+  });
+}
+
+TEST(LettingGo, OfTreesAndOfCallsThatThrow) {
+  expect_nothing_left([&] {
+    const Tensor w = numbers({3}).requires_grad_();
+    const auto f = compile(
+        [w](Tensor x, Tensor i) {
+          const Tensor y = x * w;
+          if ((x.sum() > 0).item<bool>()) return y.index_select(0, i).exp();
+          return std::vector<Tensor>{cond(x.sum() < -1, [&] { return y * 2; }, [&] { return y - 1; })}[0];
+        },
+        without_audits());
+    const Tensor x = ones({3}), i = tensor({0, 2});
+    const Tensor y = f(x, i);
+    static_cast<void>(f(-x, i));
+    EXPECT_NE(error_of([&] { f(x, tensor({0, 3})); }), "no error");
+    return Kept{keep(w), keep(f), keep(x), keep(y), keep(f(-x, i))};
+  });
+}
+
+// Tensors hold what made them; what they leave behind when they go must be nothing.
+TEST(LettingGo, OfHooksAndKeptGradients) {
+  expect_nothing_left([&] {
+    const Tensor w = numbers({3}).requires_grad_();
+    const auto f = compile([w](Tensor x) { return std::make_tuple(x * w, x[0]); }, without_audits());
+    const Tensor x = numbers({3}, 3).requires_grad_();
+    const auto [y, part] = f(x);
+    y.retain_grad();
+    y.register_hook([w](const Tensor& g) { return g * w; });
+    y.sum().backward({}, true, true);
+    const Tensor gradient = w.grad();
+    Tensor(w).set_grad({});
+    Tensor(x).set_grad({});
+    Tensor(y).set_grad({});
+    return Kept{keep(w), keep(f), keep(x), keep(y), keep(std::make_pair(part, gradient))};
+  });
+}
+
 // ---- Many threads -----------------------------------------------------------------------------------------------------------
 
 constexpr int kThreads = 8;
@@ -215,6 +327,89 @@ TEST(Threads, CallOneModuleForwardAndBackward) {
                 const Tensor got = autograd::grad({f(x).square().sum()}, {x})[0],
                              want = autograd::grad({net->forward(y).square().sum()}, {y})[0];
                 if (std::string text = tests::difference_of_bits(got, want); !text.empty()) return text;
+              }
+              return std::string();
+            }),
+            "");
+}
+
+// Integers as floats: their sums do not depend on the order.
+TEST(Threads, AddUpGradientsOfCapturedParameters) {
+  const Tensor w = counting({4}).requires_grad_(), x = counting({4}) + 1;
+  const auto f = compile([&](Tensor y) { return (y * w).square(); });
+  EXPECT_EQ(run_on_threads([&](int t) {
+              for (int i = 0; i < 20; ++i) (f(x) * (t + 1)).sum().backward();
+              return std::string();
+            }),
+            "");
+  // d/dw of (t+1)·(x·w)², 20 times for each t.
+  EXPECT_EQ(tests::difference_of_bits(w.grad(), 2.0 * x * x * w.detach() * (20.0 * kThreads * (kThreads + 1) / 2)),
+            "");
+}
+
+TEST(Threads, WalkOneRetainedGraph) {
+  const Tensor w = numbers({4, 3}).requires_grad_();
+  const auto f = compile([&](Tensor x) { return silu(x.matmul(w)); });
+  for (int round = 0; round < 4; ++round) {
+    const Tensor x = numbers({2, 4}, round).requires_grad_();
+    const Tensor y = f(x).sum();
+    const auto want = autograd::grad({silu(x.matmul(w)).sum()}, {x, w});
+    EXPECT_EQ(run_on_threads([&](int t) {
+                for (int i = 0; i < 5; ++i) {
+                  const auto got = autograd::grad({y}, {x, w}, {}, true, t % 4 == 3);
+                  for (size_t k = 0; k < 2; ++k)
+                    if (std::string text = tests::difference_of_bits(got[k], want[k]); !text.empty()) return text;
+                }
+                return std::string();
+              }),
+              "");
+  }
+}
+
+// Copies of a function are one function. The last of them goes while graphs that it made are walked.
+TEST(Threads, DropCopiesOfOneFunctionBeforeTheirGraphs) {
+  for (int round = 0; round < 5; ++round) {
+    const auto w = std::make_shared<Tensor>(numbers({4}).requires_grad_());
+    const Tensor same = w->detach().requires_grad_();
+    const std::weak_ptr<Tensor> alive = w;
+    std::vector<std::function<Tensor(Tensor)>> copies;
+    {
+      const auto body = [kept = w](Tensor x) { return (x * *kept).sin(); };
+      const std::function<Tensor(Tensor)> f = compile(body);
+      copies.assign(kThreads, f);
+    }
+    EXPECT_EQ(run_on_threads([&](int t) {
+                std::vector<Tensor> xs, ys;
+                for (int64_t i = 0; i < 3; ++i) {
+                  xs.push_back(numbers({i + 1, 4}, t).requires_grad_());
+                  ys.push_back(copies[static_cast<size_t>(t)](xs.back()));
+                }
+                copies[static_cast<size_t>(t)] = nullptr;
+                for (size_t i = 0; i < 3; ++i) {
+                  const Tensor x = xs[i].detach().requires_grad_();
+                  const Tensor got = autograd::grad({ys[i].sum()}, {xs[i]})[0],
+                               want = autograd::grad({(x * same).sin().sum()}, {x})[0];
+                  if (std::string text = tests::difference_of_bits(got, want); !text.empty()) return text;
+                }
+                return std::string();
+              }),
+              "");
+    EXPECT_EQ(alive.use_count(), 1) << "a copy of the function is left";
+  }
+}
+
+// State that the function does not read moves the epoch meanwhile, so that calls trace again.
+TEST(Threads, CallWhileStateOfOthersChanges) {
+  const auto net = std::make_shared<nn::LinearImpl>(4, 3);
+  const auto f = compile(net);
+  EXPECT_EQ(run_on_threads([&](int t) {
+              nn::Dropout other(0.5);
+              for (int i = 0; i < 30; ++i) {
+                if (t == 0) other->train(i % 2 == 0);
+                const Tensor x = numbers({3, 4}, t + i);
+                const Tensor got = f(x);
+                if (std::string text = tests::difference_of_bits(got, net->forward(x)); !text.empty()) return text;
+                got.sum().backward();
               }
               return std::string();
             }),
