@@ -181,7 +181,8 @@ void expect_nothing_left(const Make& make) {
   do {
     Kept kept = make();
     for (const size_t i : order) kept[i].reset();
-    ASSERT_EQ(allocator_stats().live_bytes, live) << "after letting go in the order " << ::testing::PrintToString(order);
+    ASSERT_EQ(allocator_stats().live_bytes, live)
+        << "after letting go in the order " << ::testing::PrintToString(order);
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -242,7 +243,8 @@ TEST(LettingGo, OfTreesAndOfCallsThatThrow) {
         [w](Tensor x, Tensor i) {
           const Tensor y = x * w;
           if ((x.sum() > 0).item<bool>()) return y.index_select(0, i).exp();
-          return std::vector<Tensor>{cond(x.sum() < -1, [&] { return y * 2; }, [&] { return y - 1; })}[0];
+          return std::vector<Tensor>{cond(
+              x.sum() < -1, [&] { return y * 2; }, [&] { return y - 1; })}[0];
         },
         without_audits());
     const Tensor x = ones({3}), i = tensor({0, 2});
@@ -343,8 +345,9 @@ TEST(Threads, AddUpGradientsOfCapturedParameters) {
             }),
             "");
   // d/dw of (t+1)·(x·w)², 20 times for each t.
-  EXPECT_EQ(tests::difference_of_bits(w.grad(), 2.0 * x * x * w.detach() * (20.0 * kThreads * (kThreads + 1) / 2)),
-            "");
+  EXPECT_EQ(
+      tests::difference_of_bits(w.grad(), 2.0 * x * x * w.detach() * (20.0 * kThreads * (kThreads + 1) / 2)),
+      "");
 }
 
 TEST(Threads, WalkOneRetainedGraph) {
@@ -358,7 +361,8 @@ TEST(Threads, WalkOneRetainedGraph) {
                 for (int i = 0; i < 5; ++i) {
                   const auto got = autograd::grad({y}, {x, w}, {}, true, t % 4 == 3);
                   for (size_t k = 0; k < 2; ++k)
-                    if (std::string text = tests::difference_of_bits(got[k], want[k]); !text.empty()) return text;
+                    if (std::string text = tests::difference_of_bits(got[k], want[k]); !text.empty())
+                      return text;
                 }
                 return std::string();
               }),
@@ -408,7 +412,8 @@ TEST(Threads, CallWhileStateOfOthersChanges) {
                 if (t == 0) other->train(i % 2 == 0);
                 const Tensor x = numbers({3, 4}, t + i);
                 const Tensor got = f(x);
-                if (std::string text = tests::difference_of_bits(got, net->forward(x)); !text.empty()) return text;
+                if (std::string text = tests::difference_of_bits(got, net->forward(x)); !text.empty())
+                  return text;
                 got.sum().backward();
               }
               return std::string();
