@@ -234,8 +234,10 @@ class KernelWriter {
 )",
                {{"name_rows", name_ + "_rows"}});
     if (has_rows && plan_.shares_columns())
-      text += "  if (batches * rows >= 2 * threads || threads <= 1) {\n  " + lines + "  } else {\n" +
-              by_columns + "  }\n";
+      text +=
+          "  const long many = 2 * (threads < 0 ? -threads : threads);\n"
+          "  if (batches * rows >= many || many <= 2) {\n  " +
+          lines + "  } else {\n" + by_columns + "  }\n";
     else if (has_rows && plan_.has_collisions() && plan_.collides_by_column()) text += by_columns;
     else if (has_rows) text += lines;
     if (has_after)
@@ -566,6 +568,13 @@ std::string entry_name(const std::string& name) {
 }
 
 }  // namespace
+
+bool can_be_shared_by_a_team(const LoopBody& body) {
+  return body.folds.empty() && body.checks.empty() && body.indirects.empty() &&
+         std::all_of(body.stores.begin(), body.stores.end(), [](const BodyStore& store) {
+           return store.each == BodyStore::Each::Element && store.mode == BodyStore::Mode::Plain;
+         });
+}
 
 CpuCode generate_cpu(std::span<const LoopBody* const> bodies, CpuTarget target) {
   CpuCode code;

@@ -28,6 +28,10 @@ struct CpuCode {
   std::vector<std::string> functions;  // by body: the part of the text that is its own
 };
 
+// Whether threads that stand in a team already can share the kernel: given minus their number, each does its part of one
+// loop nest.
+bool can_be_shared_by_a_team(const LoopBody& body);
+
 CpuCode generate_cpu(std::span<const LoopBody* const> bodies, CpuTarget target);
 CpuCode generate_cpu(const LoopBody& body, CpuTarget target);
 

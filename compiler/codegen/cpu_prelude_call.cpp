@@ -48,6 +48,9 @@ std::string Vocabulary::fixed_text(const std::string& word) const {
            "omp_get_num_threads(void) noexcept;\n#endif\n"
            "template <class F> static inline void w_parallel(long units, int threads, const F& f) {\n"
            "#ifdef _OPENMP\n"
+           "  if (threads < 0) {\n"  // this thread's share
+           "    const long t = omp_get_thread_num(), n = omp_get_num_threads();\n"
+           "    return f(units * t / n, units * (t + 1) / n);\n  }\n"
            "  if (threads > units) threads = (int)units;\n"
            "  if (threads > 1) {\n"
            "#pragma omp parallel num_threads(threads)\n"

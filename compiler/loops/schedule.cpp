@@ -46,6 +46,7 @@ class Fuser {
   Schedule run() {
     wait_for_readers();
     group_all();
+    gather_updates();
     return emit();
   }
 
@@ -61,6 +62,7 @@ class Fuser {
     std::vector<uint32_t> tasks;  // in order
     GroupLoops loops;
     bool is_extern = false;
+    bool is_update = false;  // Note [One kernel for all updates]
   };
 
   void add_task(uint32_t unit, NodeId node) {
@@ -242,6 +244,67 @@ class Fuser {
     return false;
   }
 
+  // Note [One kernel for all updates]
+  // Loops that only replace inputs, such as parameters and the state of an optimizer, are one kernel, whatever their
+  // sizes: nothing waits for them, and threads share each loop without meeting in between. What a kernel of folds replaces
+  // after its rows, a bias by the sum of its gradient say, goes with them: that takes a write and a read of what was
+  // folded, which is little beside the fold.
+  static constexpr size_t kMostUpdates =
+      128;  // parameters of a launch are 32 KB on a GPU, and each takes some 200 B
+  void gather_updates() {
+    if (!options_.fuse) return;
+    replaces_input_.assign(lowering_.values.size(), false);
+    for (const auto& [output, input] : graph_.overwrites) replaces_input_[graph_.outputs[output]] = true;
+    std::vector<uint32_t> mixed;
+    size_t count = 0;
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].is_extern || groups_[g].tasks.empty()) continue;
+      const std::vector<uint32_t> updates = updates_of(g);
+      groups_[g].is_update = updates.size() == groups_[g].tasks.size();
+      count += groups_[g].is_update;
+      if (!groups_[g].is_update && !updates.empty()) mixed.push_back(g);
+    }
+    for (const uint32_t g : mixed) {
+      if (count == 0) return;  // nobody to go with
+      const std::vector<uint32_t> updates = updates_of(g);
+      const auto loops = choose_loops(updates);
+      if (!is_little_beside_folds(g, updates) || !loops) continue;
+      std::erase_if(groups_[g].tasks, [&](uint32_t task) {
+        return std::find(updates.begin(), updates.end(), task) != updates.end();
+      });
+      for (const uint32_t task : updates) tasks_[task].group = static_cast<uint32_t>(groups_.size());
+      groups_.push_back({updates, *loops, false, true});
+    }
+  }
+  // The pointwise tasks of a group that replace inputs, and those that only they read.
+  std::vector<uint32_t> updates_of(uint32_t group) const {
+    std::vector<uint32_t> updates;
+    const auto is_update = [&](uint32_t task) {
+      return std::find(updates.begin(), updates.end(), task) != updates.end();
+    };
+    const std::vector<uint32_t>& tasks = groups_[group].tasks;
+    for (size_t k = tasks.size(); k-- > 0;) {
+      const Task& task = tasks_[tasks[k]];
+      const Unit& unit = lowering_.units[task.unit];
+      const bool is_read_by_updates = std::all_of(task.users.begin(), task.users.end(), [&](uint32_t user) {
+        return is_update(user) || tasks_[user].group != group;
+      });
+      const bool is_inner = !task.users.empty() && !chosen_.stored[unit.value] &&
+                            std::all_of(task.users.begin(), task.users.end(), is_update);
+      if (!unit.is_fold && is_read_by_updates && (replaces_input_[unit.value] || is_inner))
+        updates.insert(updates.begin(), tasks[k]);
+    }
+    return updates;
+  }
+  bool is_little_beside_folds(uint32_t group, const std::vector<uint32_t>& updates) const {
+    constexpr double kLittle = 16;
+    double folded = 0, updated = 0;
+    for (const uint32_t task : groups_[group].tasks)
+      if (lowering_.units[tasks_[task].unit].is_fold) folded = std::max(folded, elements_hint(task));
+    for (const uint32_t task : updates) updated = std::max(updated, elements_hint(task));
+    return updated * kLittle <= folded;
+  }
+
   double bytes_hint(ValueId value) const {
     double bytes = static_cast<double>(size_of(lowering_.values[value].dtype));
     for (const Sym size : lowering_.values[value].sizes) bytes *= static_cast<double>(hint_of(size));
@@ -375,6 +438,7 @@ class Fuser {
 
     const std::vector<bool> stored = find_stored();
     std::vector<uint32_t> step_of(groups_.size());  // by group
+    std::optional<uint32_t> updates;                // step that replaces inputs
     for (const uint32_t group : ordered_groups()) {
       uint32_t first = 0;  // step in which everything that it needs is there
       for (const uint32_t task : groups_[group].tasks)
@@ -395,7 +459,13 @@ class Fuser {
         continue;
       }
       KernelStep kernel = kernel_of(schedule, groups_[group], stored);
-      if (const auto other = partner_of(schedule, kernel, first)) {
+      const bool is_update = groups_[group].is_update && kernel.bodies[0].checks.empty();
+      const KernelStep* const so_far = updates ? &schedule.kernels[schedule.steps[*updates].index] : nullptr;
+      const bool has_updates = updates && *updates >= first && so_far->device == kernel.device &&
+                               so_far->bodies.size() < kMostUpdates;
+      const auto other = is_update && has_updates ? updates : partner_of(schedule, kernel, first);
+      if (is_update) updates = other.value_or(step_of[group]);
+      if (other) {
         step_of[group] = *other;
         append(schedule.kernels[schedule.steps[*other].index], std::move(kernel));
         continue;
@@ -591,8 +661,9 @@ class Fuser {
   ScheduleOptions options_;
   std::vector<Task> tasks_;
   std::vector<Group> groups_;
-  uint32_t newest_ = 0;             // the last task that has been put into a group
-  std::optional<uint32_t> effect_;  // the last task that does something to the world
+  uint32_t newest_ = 0;               // the last task that has been put into a group
+  std::optional<uint32_t> effect_;    // the last task that does something to the world
+  std::vector<bool> replaces_input_;  // by value
   std::unordered_map<ValueId, uint32_t> maker_;
   std::unordered_map<ValueId, std::vector<uint32_t>> readers_;
   std::unordered_set<uint64_t> refused_;

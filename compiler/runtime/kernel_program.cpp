@@ -72,22 +72,30 @@ void add_cuda_programs(const Schedule& schedule, std::vector<KernelProgram>& pro
     if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-// The text of a function that calls the kernels of several bodies, each with its part of the arguments.
+// The text of a function that calls the kernels of several bodies, each with its part of the arguments: all of them by one
+// team of threads where each can be shared so.
 std::string combined(const std::string& name, const KernelStep& kernel,
                      std::span<const std::string> entries) {
-  std::string text =
-      "extern \"C\" void " + name +
-      "(void* const* buffers, const unsigned long* numbers, const long* sizes, w_error* error, int "
-      "threads) {\n";
+  const bool is_team = std::all_of(kernel.bodies.begin(), kernel.bodies.end(), can_be_shared_by_a_team);
   size_t buffer = 0, number = 0, size = 0;
+  std::string calls;
   for (size_t b = 0; b < kernel.bodies.size(); ++b) {
-    text += "  " + entries[b] + "(buffers + " + std::to_string(buffer) + ", numbers + " +
-            std::to_string(number) + ", sizes + " + std::to_string(size) + ", error, threads);\n";
+    calls += "  " + entries[b] + "(buffers + " + std::to_string(buffer) + ", numbers + " +
+             std::to_string(number) + ", sizes + " + std::to_string(size) + ", error, " +
+             (is_team ? "team" : "threads") + ");\n";
     buffer += kernel.bodies[b].buffers.size();
     number += kernel.bodies[b].numbers.size();
     size += kernel.bodies[b].size_symbols.size();
   }
-  return text + "}\n";
+  // Loops that are given a team (minus its size) are shared by its threads, which do not wait for one another in between.
+  if (is_team)
+    calls = "  const auto share = [&](int team) {\n" + calls +
+            "  };\n#ifdef _OPENMP\n  if (threads > 1) {\n#pragma omp parallel num_threads(threads)\n"
+            "    share(-threads);\n    return;\n  }\n#endif\n  share(1);\n";
+  return "extern \"C\" void " + name +
+         "(void* const* buffers, const unsigned long* numbers, const long* sizes, w_error* error, int "
+         "threads) {\n" +
+         calls + "}\n";
 }
 
 // Nanoseconds of one core for each turn of the innermost loop: of primitives on sixteen lanes, or of memory in its caches.
@@ -147,10 +155,12 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
     for (const size_t k : kernels) {
       const KernelStep& kernel = schedule.kernels[k];
       KernelProgram& program = programs[k];
-      for (const LoopBody& body : kernel.bodies) program.interpreters.emplace_back(body);
+      for (const LoopBody& body : kernel.bodies) {
+        program.interpreters.emplace_back(body);
+        program.costs.push_back(cost_of(body));
+      }
       program.entry = kernel.bodies[0].name;
       program.source = std::make_shared<const std::string>();
-      program.cost = cost_of(kernel.bodies[0]);
     }
     return programs;
   }
@@ -179,7 +189,7 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
         code.text += caller;
         program.text += "\n" + caller;
       }
-      program.cost = cost_of(kernel.bodies[0]);
+      for (const LoopBody& body : kernel.bodies) program.costs.push_back(cost_of(body));
       next += own.size();
       source.entries.push_back(program.entry);
     }

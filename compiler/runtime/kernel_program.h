@@ -23,7 +23,8 @@ struct KernelProgram {
   std::string entry;                           // its name in the source
   std::shared_ptr<const std::string> source;   // shared by the kernels that were compiled with it
   std::string text;                            // the part of the source that is its own
-  double cost = 1;  // nanoseconds for each turn of the innermost loop, to choose how many threads it is worth
+  // By body: nanoseconds for each turn of the innermost loop, to choose how many threads the kernel is worth.
+  std::vector<double> costs = {};
 };
 
 // Programs of all kernels, in order. The program of several bodies takes the buffers, numbers and sizes of the first, then

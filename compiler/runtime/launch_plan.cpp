@@ -99,8 +99,8 @@ LaunchPlan::LaunchPlan(Schedule schedule, const KernelOptions& options)
       for (const NumberParam& number : body.numbers) arguments.number_dtypes.push_back(number.dtype);
       arguments.symbols.insert(arguments.symbols.end(), body.size_symbols.begin(), body.size_symbols.end());
     }
-    const LoopBody& first = kernel.bodies[0];
-    arguments.work = slot_of(first.batches * first.rows * first.columns);
+    for (const LoopBody& body : kernel.bodies)
+      arguments.work.push_back(slot_of(body.batches * body.rows * body.columns));
     arguments_.push_back(std::move(arguments));
   }
   find_handles();
@@ -204,7 +204,9 @@ void LaunchPlan::set_sizes(Frame& frame, std::span<const int64_t> symbols) const
   for (size_t p = 0; p < programs_.size(); ++p) {
     for (size_t i = 0; i < arguments_[p].symbols.size(); ++i)
       frame.body_sizes[p][i] = symbols[arguments_[p].symbols[i]];
-    const double work = static_cast<double>(frame.sizes[arguments_[p].work]) * programs_[p].cost;
+    double work = 0;
+    for (size_t b = 0; b < programs_[p].costs.size(); ++b)
+      work += static_cast<double>(frame.sizes[arguments_[p].work[b]]) * programs_[p].costs[b];
     constexpr double kMostThreads = 1024;
     frame.threads[p] = static_cast<int>(std::clamp(work / kThreadWork, 1.0, kMostThreads));
   }

@@ -89,7 +89,7 @@ class LaunchPlan {
     std::vector<Scalar> numbers;
     std::vector<DType> number_dtypes;
     std::vector<uint32_t> symbols;
-    uint32_t work = 0;  // the slot of the first body's iterations
+    std::vector<uint32_t> work;  // by body: the slot of its iterations
   };
   std::vector<Arguments> arguments_;  // by kernel step
   std::vector<BufferId>

@@ -124,6 +124,46 @@ TEST(TrainingStep, EqualsEagerBitForBitWithEveryOptimizer) {
   }
 }
 
+// Large and small parameters, biases beside the sums that are their gradients, a norm.
+TEST(TrainingStep, ReplacesAllParametersByOneKernel) {
+  struct Wide : nn::Module {
+    nn::Linear fc1 = register_module("fc1", nn::Linear(64, 700));
+    nn::RMSNorm norm = register_module("norm", nn::RMSNorm(700));
+    nn::Linear fc2 = register_module("fc2", nn::Linear(700, 10));
+    Tensor forward(const Tensor& x) { return fc2(norm(relu(fc1(x)))); }
+  };
+  const auto run = [](auto make_step) {
+    manual_seed(1);
+    auto net = std::make_shared<Wide>();
+    optim::Adam optimizer(net->parameters(), optim::AdamOptions(1e-3));
+    const auto step = make_step([&](Tensor x, Tensor y) {
+      const Tensor loss = cross_entropy(net->forward(x), y);
+      loss.backward();
+      optimizer.step();
+      optimizer.zero_grad();
+      return loss;
+    });
+    const Tensor x = numbers({32, 64}, 1), y = counting({32}, kInt64).remainder(10);
+    for (int i = 0; i < 3; ++i) step(x, y);
+    if constexpr (requires { step.core(); }) {
+      const Explanation e = explain(step, x, y);
+      const Explanation::Graph& graph = e.entries.at(0).graphs.at(0);
+      EXPECT_EQ(graph.stored_writes, 15u) << e;  // five parameters with two moments each
+      EXPECT_EQ(std::count_if(graph.kernels.begin(), graph.kernels.end(),
+                              [](const Explanation::Kernel& kernel) {
+                                return kernel.code.find("sqrt_div") != std::string::npos;
+                              }),
+                1)
+          << e;
+    }
+    return net->parameters();
+  };
+  const std::vector<Tensor> expected = run([](auto f) { return f; });
+  const std::vector<Tensor> got = run([](auto f) { return compile(f); });
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(equal(got[i], expected[i])) << i;
+}
+
 TEST(TrainingStep, EqualsEagerInAllModesAndClippings) {
   const MakeOptimizer& make = optimizers()[3].second;
   for (const Clip clip : {Clip::None, Clip::Scalar, Clip::Tensor, Clip::Value}) {
