@@ -79,7 +79,7 @@ class CompiledNode final : public autograd::Node {
     for (const JointPlan::Read read : joint.reads)
       reads.push_back(read.is_tangent ? &tangents[backward_->tangents[read.index]] : &saved[read.index]);
     std::vector<Tensor> gradients(joint.graph.outputs.size());
-    backward_->joint->plan_of(index, *backward_->backend)
+    backward_->joint->plan_of(index, backward_->backend)
         .run({reads.data(), reads.size()}, run_values(), gradients);
     size_t next = 0;
     for (size_t i = 0; i < edges.size(); ++i)

@@ -52,8 +52,7 @@ struct PathBackward {
   std::shared_ptr<JointPlan> joint;  // has a graph for each program; null where there is none
   std::vector<Slot> saved;           // by JointPlan::saved
   std::vector<uint32_t> tangents;    // by tangent of the joint graph: which of `differentiable`
-  const Backend* backend = nullptr;
-  std::shared_ptr<const void> owner;  // keeps what `backend` lies in
+  Backend backend;  // its own: backward is compiled when it runs, and the function may be gone by then
 
  private:
   std::mutex mutex_;

@@ -186,7 +186,7 @@ std::shared_ptr<PathBackward> TraceRun::make_backward(const Effects& effects,
   backward->has_functions = effects.has_functions;
   backward->differentiable = effects.differentiable;
   backward->wanted = effects.wanted;
-  backward->backend = &options_.backend;
+  backward->backend = options_.backend;
   for (const Root root : effects.differentiable)
     backward->outputs.push_back(root.is_result ? effects.views[root.index] : effects.outputs[root.index]);
   for (const ValueId input : path->inputs) {

@@ -75,8 +75,11 @@ uint32_t Tracer::add_input(InputSource source, const Tensor& real, const Layout<
   input.source = source;
   input.real = real;
   input.name = std::move(name);
-  input.fake->made_by = real->made_by;
-  input.fake->made_at = real->made_at;
+  // A gradient that the function does not read may be added to meanwhile, by a backward in another thread.
+  if (source.kind != InputSource::Kind::Grad) {
+    input.fake->made_by = real->made_by;
+    input.fake->made_at = real->made_at;
+  }
   input_of_tensor_.emplace(real.impl(), index);
   if (real->storage && source.kind != InputSource::Kind::Constant)
     inputs_of_storage_[real->storage.get()].push_back(index);

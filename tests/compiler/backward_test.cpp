@@ -260,6 +260,28 @@ TEST(BackwardOutside, ThroughChainsOfCompiledFunctions) {
                     });
 }
 
+// Backward is compiled when it first runs, with a backend that was the function's.
+TEST(BackwardOutside, RunsWhenTheFunctionIsGone) {
+  const auto num_graphs = std::make_shared<int>(0);
+  const Tensor x = numbers({3}).requires_grad_();
+  Tensor y;
+  {
+    const auto f = compile([](Tensor a) { return (a * a).sin(); },
+                           {.backend = [num_graphs](const compiler::Graph& graph, std::span<const Tensor>) {
+                             ++*num_graphs;
+                             return eager_program(graph);
+                           }});
+    y = f(x);
+  }
+  y.sum().backward();
+  EXPECT_EQ(*num_graphs, 2);
+  const Tensor plain = numbers({3}).requires_grad_();
+  (plain * plain).sin().sum().backward();
+  EXPECT_EQ(tests::difference_of_bits(x.grad(), plain.grad()), "");
+  y = {};
+  EXPECT_EQ(num_graphs.use_count(), 1);
+}
+
 TEST(BackwardOutside, ThroughAFunctionOfTheUsers) {
   struct Cube : autograd::Function<Cube> {
     static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x) {
