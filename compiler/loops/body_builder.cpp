@@ -378,7 +378,19 @@ class BodyBuilder final : public LoopReader {
       args.push_back(argument.is_value() ? cast(operand_at(argument), compute)
                                          : number(argument.number, compute));
     graph().set_number_dtype(compute);
+    if (rule.divisor >= 0 && !is_floating(compute)) check_divisor(args[static_cast<size_t>(rule.divisor)]);
     return cast(rule.expr({args.data(), args.size()}), result);
+  }
+
+  // An integer divisor of 0 is an error: an index that is out of range there, in a dimension of one.
+  void check_divisor(const Expr& divisor) {
+    const ExprGraph::Node& node = graph().node(divisor);
+    if (node.prim == Prim::Constant && node.imm != 0) return;
+    const Expr zero = graph().integer(0, DType::Int64), one = graph().integer(1, DType::Int64);
+    const Sym symbol =
+        index(where(divisor == graph().integer(0, divisor.dtype()), one, zero), Sym::from_int(1));
+    for (const Indirect& indirect : body().indirects)
+      if (is_identical(indirect.symbol, symbol)) body().checks[indirect.check].is_of_divisor = true;
   }
 
   Expr compute_element(const Node& node, std::span<const Sym> at) {

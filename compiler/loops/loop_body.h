@@ -86,6 +86,7 @@ struct Check {
   std::string op;
   SourceLocation where;
   BodyValue mask = kNoBodyValue;  // checked only where this Bool is true
+  bool is_of_divisor = false;     // the index says whether an integer divisor is 0: it is 1 there, of 1
 };
 
 // A fold of `value`, whose dtype is one of f32, f64, i64, i32, by Note [Reduction tree] of tensor/cpu/reduce.h.

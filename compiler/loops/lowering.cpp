@@ -78,19 +78,6 @@ const Layout<Sym>& Lowering::view_of_dense(NodeId id) {
   return *dense_views_[id];
 }
 
-namespace {
-
-// An integer divided by 0 is an error that a loop cannot raise: only a divisor that is known is taken.
-bool may_divide_by_zero(const Op& op, std::span<const Operand> operands) {
-  const int slot = op.pointwise->divisor;
-  if (slot < 0 || is_floating(pointwise_types(op, operands).common)) return false;
-  const Operand& divisor = operands[static_cast<size_t>(slot)];
-  return !divisor.is_scalar || divisor.scalar.is_traced() || divisor.scalar.is_symbolic() ||
-         divisor.scalar.to_int() == 0;
-}
-
-}  // namespace
-
 bool Lowering::is_inlinable(NodeId id) {
   if (inlinable_[id] >= 0) return inlinable_[id] != 0;
   const Node& node = graph.nodes[id];
@@ -102,7 +89,7 @@ bool Lowering::is_inlinable(NodeId id) {
       if (argument.is_value() && values[argument.value].device != values[node.first_output].device)
         return false;
     switch (op.kind) {
-      case Kind::Pointwise: return op.pointwise != nullptr && !may_divide_by_zero(op, hollow.operands(node));
+      case Kind::Pointwise: return op.pointwise != nullptr;
       case Kind::Create:
       case Kind::Index: {
         if (op.element == nullptr) return false;

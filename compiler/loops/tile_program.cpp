@@ -39,6 +39,7 @@ class ProgramBuilder {
     program_.rows = of_index(body_.rows);
     program_.columns = of_index(body_.columns);
     for (const BodyStore& store : body_.stores) add_store(store);
+    for (uint32_t i = 0; i < body_.indirects.size(); ++i) of_indirect(i);
     make_lists();
     place_results();
   }
@@ -413,6 +414,10 @@ class ProgramBuilder {
         const TileProgram::Store& store = program_.stores[s];
         roots.insert(roots.end(), {store.value, store.index, store.stride, store.mask});
       }
+      // What is out of range is an error even where no place depends on it.
+      for (const StepId check : of_indirect_)
+        if (!at(check).level.after_rows && at(check).level.pass == p)
+          (at(check).level.uses_column ? column_roots : row_roots).push_back(check);
       need(row_roots, there, pass.rows, pass.columns);
       WEFT_ASSERT(pass.columns.empty(), "a row of '", body_.name, "' needs a column");
       need(column_roots, there, pass.rows, pass.columns);
@@ -431,6 +436,9 @@ class ProgramBuilder {
         roots.insert(roots.end(), {store.value, store.index, store.stride, store.mask});
         sinks.push_back({TileItem::Kind::Store, s});
       }
+      for (const StepId check : of_indirect_)
+        if (at(check).level.after_rows && at(check).level.uses_column == (each == BodyStore::Each::Column))
+          roots.push_back(check);
       need(roots, there, program_.after_scalars, program_.after_columns);
       std::vector<TileItem>& list =
           each == BodyStore::Each::Batch ? program_.after_scalars : program_.after_columns;

@@ -321,8 +321,10 @@ void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& value
 
 void LaunchPlan::throw_failed(const LoopBody& body, const KernelError& error) const {
   const Check& check = body.checks[static_cast<size_t>(error.check - 1)];
-  KernelFailed failed(weft::detail::concat(check.op, ": index ", error.value,
-                                           " is out of range for a dimension of size ", error.size));
+  KernelFailed failed(check.is_of_divisor
+                          ? check.op + ": the divisor holds 0; integers divided by zero have no value"
+                          : weft::detail::concat(check.op, ": index ", error.value,
+                                                 " is out of range for a dimension of size ", error.size));
   failed.add_place(check.where);
   throw failed;
 }

@@ -93,6 +93,38 @@ TEST(Schedule, KeepsApartWhatNeedsAllOfTheOther) {
   EXPECT_FALSE(whole.refusals.empty());
 }
 
+// Divisors are checked by the kernel that divides; the error is that of eager code, and nothing has been written.
+TEST(Schedule, DividesIntegersInLoops) {
+  const auto divide = [](Tensor a, Tensor b, Tensor out) {
+    const Tensor down = floor_divide(a * 2, b), rest = remainder(a, b), cut = fmod(a, b.slice(0, 0, 1));
+    out.copy_(down + rest);
+    return std::vector<Tensor>{down + 1, rest * 3, cut};
+  };
+  const Tensor a = randint(-50, 50, {37, 21}, kInt64);
+  Tensor b = randint(1, 9, {37, 21}, kInt64).to(kInt32);
+  const Schedule made = schedule_of(divide, a, b, zeros({37, 21}, kInt64));
+  EXPECT_EQ(made.kernels.size(), 1u) << to_string(made);
+  EXPECT_EQ(made.externs.size(), 0u) << to_string(made);
+  for (const char* backend : {"weft", "interpret"}) {
+    const auto f = compile(divide, {.backend = Backend(backend)});
+    Tensor out = zeros({37, 21}, kInt64), want_out = zeros({37, 21}, kInt64);
+    const std::vector<Tensor> got = f(a, b, out), want = divide(a, b, want_out);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(equal(got[i], want[i])) << backend << i;
+    EXPECT_TRUE(equal(out, want_out)) << backend;
+    Tensor with_zero = b.clone();
+    with_zero.select(0, 36).select(0, 20).fill_(0);
+    out.fill_(7);
+    try {
+      f(a, with_zero, out);
+      ADD_FAILURE() << backend << ": no error";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("floor_divide: the divisor holds 0"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_TRUE(equal(out, full({37, 21}, 7, kInt64))) << backend;
+  }
+}
+
 // A result that is a few elements is computed again by who reads other parts of it: no kernel waits for another.
 TEST(Schedule, ComputesSmallValuesAgainRatherThanCallAnotherKernel) {
   const auto reads_a_part = [](Tensor a) {
