@@ -14,8 +14,8 @@ namespace weft::bench {
 // compiled by a backend.
 struct Mode {
   std::string name;
-  bool compiles_function() const { return name != "eager" && name != "step"; }
-  bool compiles_step() const { return name == "step"; }
+  bool compiles_function() const { return name != "eager" && !compiles_step(); }
+  bool compiles_step() const { return name == "step" || name == "step-graph"; }
   CompileOptions options() const;
 };
 // Error where there is no such mode, or not yet.

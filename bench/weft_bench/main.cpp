@@ -80,7 +80,7 @@ std::vector<Json> run(const bench::Case& item, const std::vector<std::string>& m
                       int repetitions) {
   std::vector<Subject> subjects;
   for (const std::string& mode : modes) {
-    if (mode == "step" && !item.training) continue;
+    if ((mode == "step" || mode == "step-graph") && !item.training) continue;
     subjects.push_back(prepare(item, mode, device));
   }
   const bool has_copy = item.bytes > 0 && device == kCPU;
@@ -131,7 +131,8 @@ int main(int argc, char** argv) {
               {"yardstick", "models", "bandwidth"});
   line.option("--cases", pattern, "regular expression that a case's name must match somewhere");
   line.list("--modes", modes,
-            "eager,compiled,step,aot_eager,interpret,reduce-overhead,max-autotune (default: eager)", ',');
+            "eager,compiled,reduce-overhead,step,step-graph,aot_eager,interpret,cudagraphs (default: eager)",
+            ',');
   line.option("--threads", threads, "threads of the CPU kernels (default: all cores)");
   line.option("--repetitions", repetitions, "of the loop of calls, of which the median is taken");
   line.flag("--cold", cold, "compile everything anew, in a cache that is removed afterwards");

@@ -172,12 +172,14 @@ Case mlp_train_case(int iterations) {
 
 CompileOptions Mode::options() const {
   CompileOptions options;
-  if (name != "compiled" && name != "step") options.backend = Backend(name);
+  if (name == "reduce-overhead" || name == "step-graph") options.mode = "reduce-overhead";
+  else if (name != "compiled" && name != "step") options.backend = Backend(name);
   return options;
 }
 
 Mode mode_of(const std::string& name) {
-  static const std::vector<std::string> known = {"eager", "aot_eager", "interpret", "compiled", "step"};
+  static const std::vector<std::string> known = {"eager", "aot_eager",  "interpret",       "compiled",
+                                                 "step",  "step-graph", "reduce-overhead", "cudagraphs"};
   std::string list;
   for (const std::string& each : known) {
     if (each == name) return {name};

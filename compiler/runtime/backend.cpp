@@ -19,7 +19,7 @@ Registry& registry() {
   static auto* const all = [] {
     auto* r = new Registry;
     // "weft" names the default, which is the best there is.
-    for (const char* name : {"eager", "aot_eager", "interpret", "weft"})
+    for (const char* name : {"eager", "aot_eager", "interpret", "weft", "cudagraphs"})
       r->functions.emplace(name, BackendFunction());
     return r;
   }();

@@ -51,9 +51,13 @@ class Backend {
   // The function, looked up by name where it is none of the user's; empty for those of the library, which run graphs by
   // eager kernels. Error naming what there is for an unknown name.
   BackendFunction function() const;
+  // Whether what runs on one GPU is recorded as CUDA graphs: in mode reduce-overhead, and by "cudagraphs".
+  bool replays() const { return replays_; }
+  void set_replays(bool replays) { replays_ = replays; }
 
  private:
   std::string name_ = "weft";
+  bool replays_ = false;
   BackendFunction function_;
 };
 

@@ -32,10 +32,15 @@ bool is_audited(uint64_t hit) {
 
 constexpr size_t kMaxOutcomes = 4;  // of one break
 
+CompileOptions with_replays(CompileOptions options) {
+  options.backend.set_replays(options.mode == "reduce-overhead" || options.backend.name() == "cudagraphs");
+  return options;
+}
+
 }  // namespace
 
 CompiledFunction::CompiledFunction(CompileOptions options, SourceLocation where)
-    : options_(std::move(options)), where_(where) {
+    : options_(with_replays(std::move(options))), where_(where) {
   WEFT_CHECK(
       options_.mode == "default" || options_.mode == "reduce-overhead" || options_.mode == "max-autotune",
       "compile: there is no mode \"", options_.mode,

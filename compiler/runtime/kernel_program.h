@@ -13,6 +13,7 @@ namespace weft::compiler {
 struct KernelOptions {
   bool interpret = false;    // no code is generated
   bool is_stand_in = false;  // because none can be
+  bool replay = false;       // plans on a GPU are recorded as CUDA graphs
 };
 
 struct KernelProgram {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/runtime/launch_frame.h"
+#include "compiler/runtime/launch_replay.h"
 #include "compiler/runtime/plan.h"
 #include "compiler/runtime/stats.h"
 #include "compiler/trace/table_environment.h"
@@ -12,23 +14,6 @@
 #include "tensor/cuda/context.h"
 
 namespace weft::compiler {
-
-// What one run needs of its own. Frames go back with sizes, memory and pointers in place, for a call of the same sizes.
-struct LaunchPlan::Frame {
-  std::vector<int64_t> symbols;  // for which everything below holds
-  std::vector<int64_t> sizes;
-  bool has_sizes = false;
-
-  cuda::Stream stream = nullptr;  // on which the arena was last used
-  Tensor arena;                   // bytes
-  std::vector<void*> pointers;    // by buffer
-  std::vector<Tensor>
-      tensors;  // by buffer: inputs, outputs, what extern ops made and, once asked for, the others
-  std::vector<std::vector<void*>> arguments;  // by kernel step
-  std::vector<std::vector<uint64_t>> numbers;
-  std::vector<std::vector<int64_t>> body_sizes;
-  std::vector<int> threads;  // by kernel step: how many it is worth
-};
 
 class LaunchPlan::FrameLease {
  public:
@@ -116,9 +101,12 @@ LaunchPlan::LaunchPlan(Schedule schedule, const KernelOptions& options)
   }
   count(options.is_stand_in ? Count::Interpreted : Count::Kernel, programs_.size());
   is_static_ = std::none_of(sizes_.begin(), sizes_.end(), [](Sym a) { return a.is_symbolic(); });
+  if (options.replay) replays_ = std::make_unique<Replays>(*this);
 }
 
 LaunchPlan::~LaunchPlan() = default;
+
+std::string LaunchPlan::replay_note() const { return replays_ != nullptr ? replays_->note() : ""; }
 
 // Kernels read inputs by their addresses; a handle is what tensor_at gives.
 void LaunchPlan::find_handles() {
@@ -259,6 +247,12 @@ const Tensor& LaunchPlan::tensor_of(Frame& frame, BufferId buffer) const {
   return tensor;
 }
 
+// Of a buffer; memory outside of the arena is made when it is first asked for.
+void* LaunchPlan::address_of(Frame& frame, BufferId buffer) const {
+  if (buffer >= schedule_.graph.inputs.size() && !lifetimes_.in_arena[buffer]) tensor_of(frame, buffer);
+  return frame.pointers[buffer];
+}
+
 Tensor LaunchPlan::tensor_at(Frame& frame, ValueId value) const {
   const MemoryPlace& place = *schedule_.places[value];
   const Tensor& whole = tensor_of(frame, place.buffer);
@@ -285,21 +279,21 @@ uint64_t bits_of(const Scalar& number, DType dtype) {
 
 }  // namespace
 
+// Number `i` of a kernel, in its slot.
+uint64_t LaunchPlan::number_bits(Frame& frame, uint32_t kernel, uint32_t i, const RunValues& values) const {
+  const Arguments& given = arguments_[kernel];
+  const Scalar value = evaluate(*schedule_.expressions, given.numbers[i], values,
+                                [&](uint32_t index) { return item(frame, index); });
+  return bits_of(value, given.number_dtypes[i]);
+}
+
 void LaunchPlan::run_kernel(Frame& frame, uint32_t index, const RunValues& values,
                             KernelTraffic* traffic) const {
   const Arguments& given = arguments_[index];
   std::vector<void*>& arguments = frame.arguments[index];
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const BufferId buffer = given.buffers[i];
-    if (buffer >= schedule_.graph.inputs.size() && !lifetimes_.in_arena[buffer]) tensor_of(frame, buffer);
-    arguments[i] = frame.pointers[buffer];
-  }
+  for (size_t i = 0; i < arguments.size(); ++i) arguments[i] = address_of(frame, given.buffers[i]);
   std::vector<uint64_t>& numbers = frame.numbers[index];
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const Scalar value = evaluate(*schedule_.expressions, given.numbers[i], values,
-                                  [&](uint32_t item_index) { return item(frame, item_index); });
-    numbers[i] = bits_of(value, given.number_dtypes[i]);
-  }
+  for (uint32_t i = 0; i < numbers.size(); ++i) numbers[i] = number_bits(frame, index, i, values);
   const KernelStep& kernel = schedule_.kernels[index];
   if (kernel.device.is_cuda()) {
     const cuda::DeviceGuard guard(kernel.device.index);
@@ -329,6 +323,20 @@ void LaunchPlan::throw_failed(const LoopBody& body, const KernelError& error) co
   throw failed;
 }
 
+LaunchPlan::ExternOperands::ExternOperands(const LaunchPlan& plan, Frame& frame, const Node& node) {
+  tensors_.reserve(node.operands.size());
+  for (const Argument& argument : node.operands) {
+    if (argument.is_value()) {
+      tensors_.push_back(plan.tensor_at(frame, argument.value));
+      operands_.emplace_back(tensors_.back());
+    } else if (argument.kind == Argument::Kind::Number) {
+      operands_.emplace_back(argument.number);
+    } else {
+      operands_.emplace_back();
+    }
+  }
+}
+
 void LaunchPlan::run_extern(Frame& frame, const Extern& step, const RunValues& values) const {
   const Node& node = *step.node;
   SmallVector<Tensor, 4> results(node.num_outputs);
@@ -340,20 +348,8 @@ void LaunchPlan::run_extern(Frame& frame, const Extern& step, const RunValues& v
     for (const Tensor& input : inputs) pointers.push_back(&input);
     step.runner->run(pointers, values, out);
   } else {
-    SmallVector<Tensor, 8> inputs;
-    inputs.reserve(node.operands.size());
-    SmallVector<Operand, 8> operands;
-    for (const Argument& argument : node.operands) {
-      if (argument.is_value()) {
-        inputs.push_back(tensor_at(frame, argument.value));
-        operands.emplace_back(inputs.back());
-      } else if (argument.kind == Argument::Kind::Number) {
-        operands.emplace_back(argument.number);
-      } else {
-        operands.emplace_back();
-      }
-    }
-    call_into(*node.op, {operands.data(), operands.size()}, node.attrs, node.where, out);
+    ExternOperands given(*this, frame, node);
+    call_into(*node.op, given.operands(), node.attrs, node.where, out);
   }
   for (uint32_t k = 0; k < node.num_outputs; ++k) {
     const BufferId buffer = schedule_.places[node.first_output + k]->buffer;
@@ -375,6 +371,16 @@ std::vector<std::vector<BufferTraffic>> LaunchPlan::count_traffic(std::span<cons
   return traffic;
 }
 
+// Inputs are the first buffers.
+void LaunchPlan::bind(Frame& frame, std::span<const Tensor* const> inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) frame.pointers[i] = bytes_of(*inputs[i]);
+  for (const BufferId input : handles_) frame.tensors[input] = *inputs[input];
+  for (const auto& [buffer, input] : schedule_.stored_over) {
+    frame.tensors[buffer] = *inputs[input];
+    frame.pointers[buffer] = frame.pointers[input];
+  }
+}
+
 void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& values,
                      std::span<Tensor> outputs, bool into_given, KernelTraffic* traffic) const {
   WEFT_ASSERT(
@@ -382,16 +388,11 @@ void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& val
       "a plan of ", schedule_.graph.inputs.size(), " inputs and ", schedule_.graph.outputs.size(),
       " outputs is given ", inputs.size(), " and ", outputs.size());
   const AutoGradMode off(false);
+  if (replays_ != nullptr && replays_->run(inputs, values, outputs)) return;
   FrameLease lease(*this);
   Frame& frame = *lease;
   set_sizes(frame, values.symbols);
-  // Inputs are the first buffers.
-  for (size_t i = 0; i < inputs.size(); ++i) frame.pointers[i] = bytes_of(*inputs[i]);
-  for (const BufferId input : handles_) frame.tensors[input] = *inputs[input];
-  for (const auto& [buffer, input] : schedule_.stored_over) {
-    frame.tensors[buffer] = *inputs[input];
-    frame.pointers[buffer] = frame.pointers[input];
-  }
+  bind(frame, inputs);
   for (size_t i = 0; into_given && i < outputs.size(); ++i) {
     const MemoryPlace& place = *schedule_.places[schedule_.graph.outputs[i]];
     WEFT_ASSERT(place.is_whole && schedule_.buffers[place.buffer].origin == Buffer::Origin::Kernel, "output ",

@@ -38,10 +38,13 @@ class LaunchPlan {
 
   const Schedule& schedule() const { return schedule_; }
   const std::vector<KernelProgram>& programs() const { return programs_; }
+  // Of a plan that may be replayed as a CUDA graph: what came of that, or why it is not. Else empty.
+  std::string replay_note() const;
 
  private:
   struct Frame;
   class FrameLease;
+  class Replays;
 
   // An extern op: run through a graph of one node, or directly where nothing in it depends on the call.
   struct Extern {
@@ -53,6 +56,17 @@ class LaunchPlan {
     uint32_t first = 0, rank = 0;
   };
 
+  // What an extern op is called with where nothing of it depends on the call.
+  class ExternOperands {
+   public:
+    ExternOperands(const LaunchPlan& plan, Frame& frame, const Node& node);
+    std::span<const Operand> operands() const { return {operands_.data(), operands_.size()}; }
+
+   private:
+    SmallVector<Tensor, 8> tensors_;
+    SmallVector<Operand, 8> operands_;
+  };
+
   uint32_t slot_of(Sym size);
   Sizes slots_of(std::span<const Sym> sizes);
   void find_handles();
@@ -60,9 +74,12 @@ class LaunchPlan {
   std::unique_ptr<Frame> make_frame() const;
   void set_sizes(Frame& frame, std::span<const int64_t> symbols) const;
   void prepare_memory(Frame& frame) const;
+  void bind(Frame& frame, std::span<const Tensor* const> inputs) const;
   Layout<Sym> layout_in(const Frame& frame, const Sizes& sizes, const Sizes& strides) const;
   const Tensor& tensor_of(Frame& frame, BufferId buffer) const;
+  void* address_of(Frame& frame, BufferId buffer) const;
   Tensor tensor_at(Frame& frame, ValueId value) const;
+  uint64_t number_bits(Frame& frame, uint32_t kernel, uint32_t i, const RunValues& values) const;
   using KernelTraffic = std::vector<std::vector<BufferTraffic>>;
   void run(std::span<const Tensor* const> inputs, const RunValues& values, std::span<Tensor> outputs,
            bool into_given, KernelTraffic* traffic) const;
@@ -99,6 +116,7 @@ class LaunchPlan {
   std::optional<Device> gpu_;                         // of the kernels that run on one
   std::vector<std::unique_ptr<DeviceError>> errors_;  // by kernel step on a GPU that checks something
   bool is_static_ = false;
+  std::unique_ptr<Replays> replays_;  // null: not asked for
 
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Frame>> free_frames_;

@@ -51,7 +51,7 @@ bool has_loops(const Backend& backend, const Graph& graph) {
   const bool on_gpu = std::any_of(graph.values.begin(), graph.values.end(),
                                   [](const Value& value) { return value.device.is_cuda(); });
   // Loops of a GPU are not interpreted: there the ops run by their eager kernels.
-  if (on_gpu) return backend.name() == "weft" && can_generate_cuda();
+  if (on_gpu) return (backend.name() == "weft" || backend.name() == "cudagraphs") && can_generate_cuda();
   return backend.name() == "weft" || backend.name() == "interpret";
 }
 
@@ -65,12 +65,14 @@ Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   hash_ = hash_of(traced_);
   KernelOptions kernels;
   kernels.is_stand_in = backend.name() == "weft" && !can_generate_code();
+  kernels.replay = backend.replays();
   kernels.interpret = backend.name() == "interpret" || kernels.is_stand_in;
   graph_ = prepare(traced_, stage_of(backend, traced_), log.watch());
   log.end_stage("passes");
   if (const BackendFunction function = backend.function(); !function) {
     if (has_loops(backend, traced_)) {
-      Schedule schedule = compiler::schedule(graph_);
+      // "cudagraphs" replays the ops as they are.
+      Schedule schedule = compiler::schedule(graph_, {.fuse = backend.name() != "cudagraphs"});
       log.end_stage("schedule");
       launch_plan_ = std::make_unique<LaunchPlan>(std::move(schedule), kernels);
       log.end_stage("code");

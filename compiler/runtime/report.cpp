@@ -97,6 +97,7 @@ void add_fusion(std::string& out, const Explanation::Graph& graph, const std::st
   if (graph.copied_writes > 0)
     out += indent + "copied into inputs after the kernels: " + count_of(graph.copied_writes, "tensor") +
            ", " + compiler::bytes_text(graph.copied_bytes) + " moved\n";
+  if (!graph.replay.empty()) out += indent + graph.replay + "\n";
   if (!graph.refusals.empty()) {
     out += indent + "not fused:\n";
     add_listing(out, graph.refusals, is_whole ? SIZE_MAX : kMostRefusals, indent + "  ",

@@ -36,6 +36,7 @@ struct Explanation {
     size_t copied_writes = 0;  // others, which take a copy after the kernels
     int64_t copied_bytes = 0;  // of these, read and written
     double compile_seconds = 0;
+    std::string replay = {};  // of a graph that may be replayed as a CUDA graph: what came of that
   };
   struct Break {
     std::string where;   // "net.cpp:31"

@@ -138,6 +138,7 @@ Explanation::Graph explain_graph(const Plan& plan, std::string name) {
     }
     result.kernels.push_back(std::move(kernel));
   }
+  result.replay = launch->replay_note();
   result.extern_calls = schedule.externs.size();
   for (const ExternStep& step : schedule.externs)
     result.library_calls.push_back(origin_of(schedule.graph.nodes[step.node]));

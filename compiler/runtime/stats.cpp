@@ -27,6 +27,7 @@ CompileStats stats_of(const std::array<std::atomic<uint64_t>, kNumCounts>& count
           .evictions = at(Count::Eviction),
           .eager_calls = at(Count::EagerCall),
           .host_trips = at(Count::HostTrip),
+          .graph_replays = at(Count::GraphReplay),
           .saved_bytes = at(Count::SavedBytes)};
 }
 

@@ -28,7 +28,8 @@ struct CompileStats {
   uint64_t eager_calls = 0;  // calls that ran as they were written
   uint64_t host_trips =
       0;  // calls on a GPU whose op is computed by the CPU, on copies: it has no kernel there
-  uint64_t saved_bytes = 0;  // that the compiled forwards keep for backward, for the sizes of their traces
+  uint64_t graph_replays = 0;  // runs of plans that were one launch of a CUDA graph
+  uint64_t saved_bytes = 0;    // that the compiled forwards keep for backward, for the sizes of their traces
 };
 
 // Of the whole process since it started, or since the last reset.
@@ -52,9 +53,10 @@ enum class Count : uint8_t {
   Eviction,
   EagerCall,
   HostTrip,
+  GraphReplay,
   SavedBytes
 };
-inline constexpr size_t kNumCounts = 15;
+inline constexpr size_t kNumCounts = 16;
 void count(Count what, uint64_t times = 1);
 
 // Why something happened, where, and what was done.

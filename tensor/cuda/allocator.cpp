@@ -238,6 +238,15 @@ void* CachingAllocator::allocate(size_t bytes, Stream stream, const char* what) 
   }
   const size_t size = rounded(bytes, kGrain);
   const bool is_small = size <= kSmallLimit;
+  if (KeptMemory* const kept = KeptMemory::current(); kept != nullptr) [[unlikely]] {
+    std::vector<KeptMemory::Piece>& pieces = kept->pieces_;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (pieces[i].allocator != this || pieces[i].bytes < size || pieces[i].bytes >= 2 * size) continue;
+      void* const memory = pieces[i].memory;
+      pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(i));
+      return memory;
+    }
+  }
   const std::lock_guard lock(a.mutex);
   if (!a.waiting.empty()) a.look_at_waiting();
   Block* block = a.find(size, stream, is_small);
@@ -268,6 +277,10 @@ void CachingAllocator::deallocate(void* memory) noexcept {
   const auto found = a.used.find(memory);
   if (found == a.used.end()) return;
   Block* const block = found->second;
+  if (KeptMemory* const kept = KeptMemory::current(); kept != nullptr) [[unlikely]] {
+    kept->pieces_.push_back({this, memory, block->size});
+    return;
+  }
   a.used.erase(found);
   block->is_used = false;
   ++a.stats.frees;
@@ -330,6 +343,16 @@ CachingAllocator& allocator_of(int device) {
   const std::lock_guard lock(mutex);
   if (own.load() == nullptr) own.store(new CachingAllocator(driver(), device), std::memory_order_release);
   return *own.load();
+}
+
+KeptMemory::~KeptMemory() {
+  for (const Piece& piece : pieces_) piece.allocator->deallocate(piece.memory);
+}
+KeptMemory::Scope::Scope(KeptMemory& kept) : before_(current()) { current() = &kept; }
+KeptMemory::Scope::~Scope() { current() = before_; }
+KeptMemory*& KeptMemory::current() {
+  static thread_local KeptMemory* kept = nullptr;
+  return kept;
 }
 
 const char*& AllocationScope::current() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tensor/cuda/context.h"
 
@@ -53,6 +54,38 @@ class CachingAllocator {
 
 // The allocator of a device, never destroyed.
 CachingAllocator& allocator_of(int device);
+
+// Memory that outlives its owners: what this thread frees in a scope is kept for what it allocates in that scope and later
+// ones, and is freed with this. A recorded call reads and writes it again whenever it is replayed.
+class KeptMemory {
+ public:
+  KeptMemory() = default;
+  ~KeptMemory();
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+
+  class Scope {
+   public:
+    explicit Scope(KeptMemory& kept);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    KeptMemory* before_;
+  };
+  // That of this thread, or null.
+  static KeptMemory*& current();
+
+ private:
+  friend class CachingAllocator;
+  struct Piece {
+    CachingAllocator* allocator;
+    void* memory;
+    size_t bytes;
+  };
+  std::vector<Piece> pieces_;
+};
 
 // Names what is allocated by this thread until the end of the scope: an op, "arena".
 class AllocationScope {

@@ -163,7 +163,8 @@ struct Driver {
   Status (*add_memset)(GraphNode* node, Graph graph, const GraphNode* after, size_t num_after, void* memory,
                        int value, size_t bytes);
   Status (*add_graph)(GraphNode* node, Graph graph, const GraphNode* after, size_t num_after, Graph child);
-  // What is launched on the stream in between becomes nodes of a new graph.
+  // What is launched on the stream in between becomes nodes of a new graph. Memory may be allocated meanwhile, but nothing
+  // may be waited for.
   Status (*begin_capture)(Stream stream);
   Status (*end_capture)(Stream stream, Graph* graph);
   Status (*instantiate)(GraphExec* exec, Graph graph);

@@ -67,10 +67,14 @@ std::string check_set(const Program& program, const ProgramFunction& function, c
 // How the programs of one run of the tool are executed.
 struct Mode {
   std::string backend;  // none: eager
+  std::string mode = "default";
   bool is_compiled() const { return !backend.empty(); }
 };
-const std::map<std::string, Mode> kModes = {
-    {"eager", {}}, {"aot_eager", {"aot_eager"}}, {"interpret", {"interpret"}}, {"compiled", {"weft"}}};
+const std::map<std::string, Mode> kModes = {{"eager", {}},
+                                            {"aot_eager", {"aot_eager"}},
+                                            {"interpret", {"interpret"}},
+                                            {"compiled", {"weft"}},
+                                            {"reduce-overhead", {"weft", "reduce-overhead"}}};
 
 // Sizes of 0 and 1 may take a program of their own; all others share one after the first.
 constexpr uint64_t kDynamicTraces = 3;
@@ -92,7 +96,8 @@ std::string check_program(const Program& program, const Mode& mode, const NamedT
   const ProgramFunction eager = function_of(program);
   ProgramFunction function = eager;
   // One function for all sets. Audits would trace hits again, and it is hits that are to be tested.
-  if (mode.is_compiled()) function = compile(eager, {.backend = mode.backend, .audit = false});
+  if (mode.is_compiled())
+    function = compile(eager, {.backend = mode.backend, .audit = false, .mode = mode.mode});
   const CompileStats before = compile_stats();
   for (size_t i = 0; i < program.sets.size(); ++i) {
     std::string text;

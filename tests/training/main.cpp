@@ -21,7 +21,7 @@ struct Options {
 
 // ---- Modes ------------------------------------------------------------------------------------------------------------
 
-const std::vector<std::string> kModes = {"eager", "aot_eager", "compiled", "step"};
+const std::vector<std::string> kModes = {"eager", "aot_eager", "compiled", "step", "step-graph"};
 
 struct StepResult {
   Tensor loss;
@@ -53,8 +53,9 @@ Steps make_steps(const std::string& mode, const std::shared_ptr<Model>& model, o
     optimizer.zero_grad();
     return result;
   };
-  if (mode != "step") return steps;
-  return {compile(steps.differentiate), compile(steps.step)};
+  if (mode != "step" && mode != "step-graph") return steps;
+  const CompileOptions options = {.mode = mode == "step" ? "default" : "reduce-overhead"};
+  return {compile(steps.differentiate, options), compile(steps.step, options)};
 }
 
 // ---- A run ------------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ Status add_graph(GraphNode* node, Graph graph, const GraphNode* after, size_t nu
 
 Status begin_capture(Stream stream) {
   return WEFT_CUDA(cudaStreamBeginCapture, reinterpret_cast<cudaStream_t>(stream),
-                   cudaStreamCaptureModeThreadLocal);
+                   cudaStreamCaptureModeRelaxed);
 }
 Status end_capture(Stream stream, Graph* graph) {
   return WEFT_CUDA(cudaStreamEndCapture, reinterpret_cast<cudaStream_t>(stream),
