@@ -3,6 +3,7 @@
 #include "compiler/runtime/launch_replay.h"
 
 #include <algorithm>
+#include <map>
 
 #include "compiler/passes/rewrite.h"
 #include "compiler/runtime/cuda_graph.h"
@@ -11,6 +12,7 @@
 #include "compiler/trace/table_environment.h"
 #include "tensor/base/log.h"
 #include "tensor/cuda/allocator.h"
+#include "tensor/cuda/matmul_precision.h"
 
 namespace weft::compiler {
 
@@ -33,6 +35,20 @@ constexpr size_t kMostSeen = 32;
 constexpr size_t kMostFailures = 4;
 constexpr size_t kMostCaptures = 4;  // of one library call
 constexpr size_t kWorkspaces = 2;    // that library calls take in turn, so that two may run side by side
+
+// What library calls take and give back. All recordings of a stream share it: their replays follow one another.
+struct Workspaces {
+  cuda::KeptMemory turns[kWorkspaces];
+};
+std::shared_ptr<Workspaces> workspaces_of(int device, cuda::Stream stream) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::pair<int, cuda::Stream>, std::weak_ptr<Workspaces>>;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<Workspaces>& own = known[{device, stream}];
+  std::shared_ptr<Workspaces> found = own.lock();
+  if (found == nullptr) own = found = std::make_shared<Workspaces>();
+  return found;
+}
 
 }  // namespace
 
@@ -64,10 +80,11 @@ struct LaunchPlan::Replays::Recording {
   };
 
   cuda::Stream stream = nullptr;
+  bool allows_tf32 = cuda::allows_tf32();  // which library calls look at
   std::mutex mutex = {};
   std::unique_ptr<Frame> frame = {};
   std::vector<Tensor> scratch = {};
-  cuda::KeptMemory workspaces[kWorkspaces] = {};
+  std::shared_ptr<Workspaces> workspaces = {};
   std::vector<Kernel> kernels = {};
   std::vector<RecordedCall> calls = {};
   std::vector<Step> steps = {};
@@ -138,6 +155,10 @@ class LaunchPlan::Replays::Hazards {
 
 LaunchPlan::Replays::Replays(const LaunchPlan& plan) : plan_(plan) {
   const Schedule& schedule = plan.schedule_;
+  device_ = plan.gpu_;
+  for (const Buffer& buffer : schedule.buffers)
+    if (!device_ && buffer.device.is_cuda() && buffer.origin != Buffer::Origin::Input)
+      device_ = buffer.device;
   moves_.resize(schedule.buffers.size());
   for (BufferId buffer = 0; buffer < schedule.buffers.size(); ++buffer) {
     const Buffer& b = schedule.buffers[buffer];
@@ -209,17 +230,17 @@ bool LaunchPlan::Replays::is_recordable(const Extern& step, std::string& reason)
       node.op->name(), node.where.line() != 0 ? " at " + weft::to_string(node.where) : "");
   bool is_there = node.op->cuda != nullptr && is_floating(graph[node.first_output].dtype);
   for (const Argument& argument : node.operands)
-    if (argument.is_value()) is_there = is_there && graph[argument.value].device == *plan_.gpu_;
+    if (argument.is_value()) is_there = is_there && graph[argument.value].device == *device_;
   if (!is_there) reason = call + " is not computed on the GPU alone";
   else if (step.runner != nullptr) reason = call + " takes a number of the call";
   return reason.empty();
 }
 
 std::string LaunchPlan::Replays::why_never() const {
-  if (!plan_.gpu_) return "nothing of it runs on a GPU";
+  if (!device_) return "nothing of it runs on a GPU";
   const Schedule& schedule = plan_.schedule_;
   for (const KernelStep& kernel : schedule.kernels) {
-    if (kernel.device != *plan_.gpu_) return "a loop of it runs elsewhere";
+    if (kernel.device != *device_) return "a loop of it runs elsewhere";
     for (const std::vector<Scalar>& numbers : kernel.numbers)
       for (const Scalar& number : numbers)
         if (reads_item(number)) return "a number of it is read from a tensor while it runs";
@@ -260,7 +281,7 @@ LaunchPlan::Replays::RecordingPtr LaunchPlan::Replays::find(std::span<const int6
                                                             cuda::Stream stream) {
   for (size_t i = 0; i < recordings_.size(); ++i) {
     const Recording& known = *recordings_[i];
-    if (known.stream != stream) continue;
+    if (known.stream != stream || known.allows_tf32 != cuda::allows_tf32()) continue;
     if (!plan_.is_static_ && !std::ranges::equal(symbols, known.frame->symbols)) continue;
     if (i > 0)
       std::rotate(recordings_.begin(), recordings_.begin() + static_cast<std::ptrdiff_t>(i),
@@ -338,7 +359,7 @@ void LaunchPlan::Replays::record_kernel(Recording& recording, Hazards& hazards, 
   const auto own = [&](size_t bytes) -> void* {
     if (bytes == 0) return nullptr;
     recording.scratch.push_back(
-        make_tensor({Sym::from_int(static_cast<int64_t>(bytes))}, DType::UInt8, *plan_.gpu_));
+        make_tensor({Sym::from_int(static_cast<int64_t>(bytes))}, DType::UInt8, *device_));
     return bytes_of(recording.scratch.back());
   };
   void *const scratch = own(memory.scratch_bytes), *const counters = own(memory.counter_bytes);
@@ -365,7 +386,7 @@ void LaunchPlan::Replays::record_extern(Recording& recording, Hazards& hazards, 
   RecordedCall call;
   call.index = index;
   const size_t turn = recording.calls.size() % kWorkspaces;
-  call.workspace = &recording.workspaces[turn];
+  call.workspace = &recording.workspaces->turns[turn];
   hazards.write(call.workspace, 1);
   const auto touch = [&](ValueId value, bool is_written) {
     const BufferId buffer = plan_.schedule_.places[value]->buffer;
@@ -393,7 +414,7 @@ LaunchPlan::Replays::Capture LaunchPlan::Replays::capture(Frame& frame, const Re
   SmallVector<Tensor, 4> results;
   for (uint32_t k = 0; k < node.num_outputs; ++k)
     results.push_back(plan_.tensor_at(frame, node.first_output + k));
-  made.call = std::make_unique<CapturedCall>(plan_.gpu_->index, [&] {
+  made.call = std::make_unique<CapturedCall>(device_->index, [&] {
     const cuda::KeptMemory::Scope scope(*call.workspace);
     node.op->cuda(Call{*node.op, given.operands(), node.attrs, node.where}, {results.data(), results.size()});
   });
@@ -405,6 +426,7 @@ LaunchPlan::Replays::RecordingPtr LaunchPlan::Replays::record(std::span<const Te
                                                               cuda::Stream stream) const {
   auto made = std::make_shared<Recording>();
   made->stream = stream;
+  made->workspaces = workspaces_of(device_->index, stream);
   made->frame = plan_.make_frame();
   Frame& frame = *made->frame;
   plan_.set_sizes(frame, values.symbols);
@@ -510,8 +532,8 @@ bool LaunchPlan::Replays::update(Recording& recording, const RunValues& values) 
 bool LaunchPlan::Replays::run(std::span<const Tensor* const> inputs, const RunValues& values,
                               std::span<Tensor> outputs) {
   if (is_off_.load(std::memory_order_acquire)) return false;
-  const cuda::DeviceGuard guard(plan_.gpu_->index);
-  const cuda::Stream stream = cuda::current_stream(plan_.gpu_->index);
+  const cuda::DeviceGuard guard(device_->index);
+  const cuda::Stream stream = cuda::current_stream(device_->index);
   RecordingPtr found;
   bool is_new = false;
   {

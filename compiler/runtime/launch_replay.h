@@ -42,8 +42,9 @@ class LaunchPlan::Replays {
   void forget(const RecordingPtr& recording, const std::string& reason);
 
   const LaunchPlan& plan_;
-  std::vector<bool> moves_;      // by buffer: its address may be another at each call
-  std::vector<BufferId> fresh_;  // outputs, in memory of their own at each call
+  std::optional<Device> device_;  // where all of it runs
+  std::vector<bool> moves_;       // by buffer: its address may be another at each call
+  std::vector<BufferId> fresh_;   // outputs, in memory of their own at each call
   // Outputs that are copied into the inputs that they replace, and are those then.
   struct Replacing {
     uint32_t output, input;

@@ -111,7 +111,8 @@ TEST(Compile, RefusesUnknownBackendsAndModes) {
     return "no error";
   };
   EXPECT_EQ(error_of({.backend = "inductor"}),
-            "compile: there is no backend \"inductor\"; there are aot_eager, eager, interpret, weft");
+            "compile: there is no backend \"inductor\"; there are aot_eager, cudagraphs, eager, interpret, "
+            "weft");
   EXPECT_EQ(error_of({.mode = "fast"}),
             "compile: there is no mode \"fast\"; the modes are default, reduce-overhead and max-autotune");
   EXPECT_EQ(compile(twice, "eager").core().options().backend.name(), "eager");

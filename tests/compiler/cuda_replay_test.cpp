@@ -111,13 +111,18 @@ TEST_F(CudaReplay, WritesToInputsAreNodes) {
 }
 
 TEST_F(CudaReplay, NodesWaitForWhatTheyShareAlone) {
-  const auto f = compile([](Tensor x, Tensor a, Tensor b) { return x.mm(a).mm(b) + x.mm(b); }, replayed());
+  const auto f = compile(
+      [](Tensor x, Tensor a, Tensor b) {
+        const Tensor chain = x.mm(a).mm(b);
+        return chain + x.mm(b);
+      },
+      replayed());
   const Tensor x = ones({8, 8}).to(kGpu), a = ones({8, 8}).to(kGpu), b = ones({8, 8}).to(kGpu);
   for (int i = 0; i < 2; ++i) f(x, a, b);
-  ASSERT_EQ(fake_kernels().waits.size(), 4u);
+  ASSERT_EQ(fake_kernels().waits.size(), 4u) << told(f);
   // In the order of the ops: the second product reads the first, the third takes the workspace of the first after it, and
   // the sum reads both.
-  EXPECT_EQ(fake_kernels().waits, (std::vector<size_t>{0, 1, 1, 2}));
+  EXPECT_EQ(fake_kernels().waits, (std::vector<size_t>{0, 1, 1, 2})) << told(f);
 }
 
 TEST_F(CudaReplay, GraphsAreBySizesAndBounded) {
@@ -160,10 +165,10 @@ TEST_F(CudaReplay, RunsAsItIsWhereRecordingFails) {
 }
 
 TEST_F(CudaReplay, IsABackendOfItsOwn) {
-  const auto f = compile([](Tensor x) { return exp(x * 2) + 1; },
+  const auto f = compile([](Tensor x) { return x / sum(x, {1}, true); },
                          CompileOptions{.backend = "cudagraphs", .audit = false});
   for (int i = 0; i < 3; ++i) f(ones({8, 8}).to(kGpu));
-  EXPECT_NE(told(f).find("replayed as a CUDA graph of 3 nodes"), std::string::npos) << told(f);
+  EXPECT_NE(told(f).find("replayed as a CUDA graph of 2 nodes"), std::string::npos) << told(f);
 }
 
 // ---- With one -----------------------------------------------------------------------------------------------------------

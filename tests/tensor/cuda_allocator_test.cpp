@@ -63,6 +63,30 @@ TEST_F(CudaAllocator, FreeNeighboursBecomeOneBlock) {
   EXPECT_EQ(allocator.stats().segments, 1);
 }
 
+TEST_F(CudaAllocator, KeptMemoryIsHandedOutInItsScopesAlone) {
+  void* first = nullptr;
+  {
+    cuda::KeptMemory kept;
+    {
+      const cuda::KeptMemory::Scope in(kept);
+      first = allocator.allocate(4 * kMiB, kDefault, "x");
+      allocator.deallocate(first);
+      EXPECT_EQ(allocator.allocate(3 * kMiB, kDefault, "x"), first);
+      allocator.deallocate(first);
+    }
+    // To others it is taken, also where the cache goes back.
+    void* const other = allocator.allocate(4 * kMiB, kDefault, "x");
+    EXPECT_NE(other, first);
+    allocator.deallocate(other);
+    allocator.empty_cache();
+    const cuda::KeptMemory::Scope again(kept);
+    EXPECT_EQ(allocator.allocate(4 * kMiB, kDefault, "x"), first);
+    allocator.deallocate(first);
+  }
+  EXPECT_EQ(allocator.stats().allocated_bytes, 0);
+  EXPECT_EQ(allocator.allocate(4 * kMiB, kDefault, "x"), first);
+}
+
 TEST_F(CudaAllocator, AStreamDoesNotGetWhatAnotherMayStillUse) {
   void* const a = allocator.allocate(kMiB, kDefault, "x");
   allocator.deallocate(a);
