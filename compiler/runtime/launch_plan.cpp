@@ -11,7 +11,7 @@
 #include "compiler/runtime/stats.h"
 #include "compiler/trace/table_environment.h"
 #include "tensor/cpu/parallel.h"
-#include "tensor/cuda/context.h"
+#include "tensor/cuda/products.h"
 
 namespace weft::compiler {
 
@@ -388,6 +388,7 @@ void LaunchPlan::run(std::span<const Tensor* const> inputs, const RunValues& val
       "a plan of ", schedule_.graph.inputs.size(), " inputs and ", schedule_.graph.outputs.size(),
       " outputs is given ", inputs.size(), " and ", outputs.size());
   const AutoGradMode off(false);
+  const cuda::TimedProductsScope timed;
   if (replays_ != nullptr && replays_->run(inputs, values, outputs)) return;
   FrameLease lease(*this);
   Frame& frame = *lease;

@@ -18,6 +18,7 @@ using Function = struct FunctionObject*;  // a kernel of a module
 using Graph = struct GraphObject*;
 using GraphNode = struct GraphNodeObject*;
 using GraphExec = struct GraphExecObject*;
+using Product = struct ProductObject*;  // a matrix product that cuBLASLt has been told of, on one device
 
 // How a call of the driver ended. The text of a failure is Driver::last_error() of the same thread.
 enum class Status : int32_t {
@@ -84,16 +85,25 @@ struct Matmul {
   Compute compute = Compute::F32;
   Epilogue epilogue = Epilogue::None;
   bool transpose_a = false, transpose_b = false;
+  bool reads_c = false;    // beta is not 0
   uint8_t alignment = 16;  // bytes that divide all addresses, at most 16
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldd = 0, ld_aux = 0;
   int64_t batch = 1;
   int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // elements from one matrix of a batch to the next
+
+  friend bool operator==(const Matmul&, const Matmul&) = default;
+};
+
+// One way in which cuBLASLt computes a product: words that mean something to it alone, of one version and device.
+struct ProductAlgorithm {
+  uint64_t words[8] = {};
+  uint64_t workspace_bytes = 0;  // that it needs
 };
 
 // Every function may be called by any thread. Those that name no device work on the thread's current one.
 struct Driver {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   uint32_t version;
   uint32_t bytes;  // sizeof(Driver): both must be those of the caller
 
@@ -148,10 +158,20 @@ struct Driver {
   Status (*set_max_shared)(Function function, size_t bytes);
   Status (*launch)(Function function, const LaunchConfig* config, void** parameters, Stream stream);
 
-  // ---- cuBLASLt. The algorithm is chosen by its heuristic and kept for calls of the same description.
-  Status (*matmul)(const Matmul* what, const void* a, const void* b, const void* c, void* d, const void* bias,
-                   void* aux, double alpha, double beta, void* workspace, size_t workspace_bytes,
-                   Stream stream);
+  // ---- cuBLASLt. A product belongs to the device that was current, and is never given back.
+  Status (*create_product)(Product* product, const Matmul* what);
+  // What the heuristic of cuBLASLt offers, the most promising first: none where it cannot compute the product. Takes 0.1 to
+  // 0.3 ms, more where code must be loaded.
+  Status (*offered_algorithms)(Product product, size_t most_workspace_bytes, ProductAlgorithm* algorithms,
+                               int most, int* count);
+  // Whether an algorithm that was kept elsewhere can compute the product here; takes what it needs from cuBLASLt.
+  Status (*check_algorithm)(Product product, ProductAlgorithm* algorithm, bool* is_usable);
+  // `workspace` has the bytes that the algorithm needs.
+  Status (*multiply)(Product product, const ProductAlgorithm* algorithm, const void* a, const void* b,
+                     const void* c, void* d, const void* bias, void* aux, double alpha, double beta,
+                     void* workspace, Stream stream);
+  // 130000 for cuBLASLt 13.0.0; 0 where it cannot be loaded.
+  size_t (*product_version)();
 
   // ---- Graphs. Nodes are added one after another or with the nodes that they wait for.
   Status (*create_graph)(Graph* graph);
@@ -167,6 +187,7 @@ struct Driver {
   // may be waited for.
   Status (*begin_capture)(Stream stream);
   Status (*end_capture)(Stream stream, Graph* graph);
+  Status (*is_capturing)(Stream stream, bool* answer);
   Status (*instantiate)(GraphExec* exec, Graph graph);
   Status (*destroy_exec)(GraphExec exec);
   Status (*set_kernel)(GraphExec exec, GraphNode node, Function function, const LaunchConfig* config,

@@ -362,6 +362,7 @@ void register_matmul_ops(OpTable& table) {
   composite(table, "linear(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor", linear)
       .samples(
           {.specials = false, .calls = {"x=[2,3,4] weight=[5,4] bias=[5]", "x=[4] weight=[5,4] bias=[5]"}});
+  register_product_epilogue_ops(table);
 }
 
 }  // namespace weft

@@ -4,16 +4,13 @@
 
 #include <algorithm>
 
-#include "tensor/cuda/context.h"
 #include "tensor/cuda/matmul_precision.h"
+#include "tensor/cuda/products.h"
 #include "tensor/functions.h"
 #include "tensor/view_rules.h"
 
 namespace weft {
 namespace {
-
-// cuBLASLt asks for this much on Hopper to have all of its algorithms.
-constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
 // One factor, [batch, rows, columns] in elements.
 struct Factor {
@@ -98,18 +95,35 @@ void run_on_cpu(const Call& call, std::span<Tensor> outputs) {
       outputs[0]);
 }
 
-struct Added {
-  double alpha = 1, beta = 0;  // of what is in the output
-  const Tensor* bias = nullptr;
+// What is done with a product before it is written.
+struct Finish {
+  double alpha = 1, beta = 0;
+  const Tensor* added =
+      nullptr;  // beta times this; row-major, of the sizes of the result. Null: what is there
+  const Tensor* bias = nullptr;  // [columns of the result]
+  Activation activation = Activation::None;
 };
 
-void multiply(const Tensor& a, const Tensor& b, const Tensor& out, const Added& added) {
+cuda::Matmul::Epilogue epilogue_of(const Finish& finish) {
+  using E = cuda::Matmul::Epilogue;
+  const bool has_bias = finish.bias != nullptr;
+  switch (finish.activation) {
+    case Activation::Relu: return has_bias ? E::ReluBias : E::Relu;
+    case Activation::GeluTanh: return has_bias ? E::GeluBias : E::Gelu;
+    default: return has_bias ? E::Bias : E::None;
+  }
+}
+
+// False, with nothing done, if cuBLASLt cannot do it so.
+bool multiply(const Tensor& a, const Tensor& b, const Tensor& out, const Finish& finish) {
   const Factor left = factor_of(a, true), right = factor_of(b, false);
   cuda::Matmul what;
   what.type = what.out_type = *type_of(out->dtype);
   what.compute = out->dtype == DType::Float64                          ? cuda::Matmul::Compute::F64
                  : out->dtype == DType::Float32 && cuda::allows_tf32() ? cuda::Matmul::Compute::TF32
                                                                        : cuda::Matmul::Compute::F32;
+  what.epilogue = epilogue_of(finish);
+  what.reads_c = finish.beta != 0;
   // out is row-major [m, n]: in columns [n, m], the transposed factors change places.
   what.m = right.columns, what.n = left.rows, what.k = left.columns;
   what.transpose_a = right.is_transposed, what.transpose_b = left.is_transposed;
@@ -119,18 +133,19 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& out, const Added& 
     what.stride_a = right.batch_stride, what.stride_b = left.batch_stride;
     what.stride_d = what.m * what.n;
   }
-  char* const bias = added.bias != nullptr ? bytes_of(*added.bias) : nullptr;
-  if (bias != nullptr) what.epilogue = cuda::Matmul::Epilogue::Bias;
-  what.alignment = std::min({alignment_of(bytes_of(left.x)), alignment_of(bytes_of(right.x)),
-                             alignment_of(bytes_of(out)), alignment_of(bias)});
-  const Tensor workspace = make_tensor({Sym::from_int(kWorkspaceBytes)}, DType::UInt8, out->device);
-  const cuda::Driver& driver = cuda::driver();
+  cuda::ProductOperands operands{.a = bytes_of(right.x), .b = bytes_of(left.x), .d = bytes_of(out)};
+  operands.alpha = finish.alpha, operands.beta = finish.beta;
+  if (finish.bias != nullptr) operands.bias = bytes_of(*finish.bias);
+  if (finish.added != nullptr) operands.c = bytes_of(*finish.added);
+  what.alignment = std::min({alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.d),
+                             alignment_of(operands.bias), alignment_of(operands.c)});
   const cuda::DeviceGuard guard(out->device.index);
-  cuda::check(driver,
-              driver.matmul(&what, bytes_of(right.x), bytes_of(left.x), nullptr, bytes_of(out), bias, nullptr,
-                            added.alpha, added.beta, bytes_of(workspace),
-                            static_cast<size_t>(kWorkspaceBytes), cuda::current_stream(out->device.index)),
-              "a matrix product");
+  return cuda::multiply(what, operands);
+}
+
+void multiply_plainly(const Tensor& a, const Tensor& b, const Tensor& out, const Finish& finish) {
+  WEFT_CHECK(multiply(a, b, out, finish), "matmul: cuBLASLt has no algorithm for ", describe(a), " and ",
+             describe(b));
 }
 
 // Every element of out.
@@ -139,6 +154,12 @@ void fill_zero(const Tensor& out) {
   const cuda::DeviceGuard guard(out->device.index);
   cuda::check(driver, driver.memset(bytes_of(out), 0, out.nbytes(), cuda::current_stream(out->device.index)),
               "filling with zeros");
+}
+
+// x is a row that is added to every row of out.
+bool is_row_of(const Tensor& x, const Tensor& out) {
+  return x->is_contiguous && int_numel(x) == int_sizes(out)[out.dim() - 1] &&
+         (x.dim() == 0 || int_sizes(x)[x.dim() - 1] == int_numel(x));
 }
 
 Scalar number_in(const Call& call, size_t slot) {
@@ -153,30 +174,49 @@ void run_product_on_cuda(const Call& call, std::span<Tensor> outputs) {
   if (!type_of(out->dtype)) return run_on_cpu(call, outputs);
   if (int_numel(out) == 0) return;
   if (int_numel(a) == 0) return fill_zero(out);
-  multiply(a, b, out, {});
+  multiply_plainly(a, b, out, {});
 }
 
 void run_added_on_cuda(const Call& call, std::span<Tensor> outputs) {
   const Tensor &x = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2), &out = outputs[0];
   if (!type_of(out->dtype)) return run_on_cpu(call, outputs);
   if (int_numel(out) == 0) return;
-  Added added;
-  added.alpha = number_in(call, 4).to_double(), added.beta = number_in(call, 3).to_double();
-  const bool is_row = x->is_contiguous && int_numel(x) == int_sizes(out)[out.dim() - 1] &&
-                      (x.dim() == 0 || int_sizes(x)[x.dim() - 1] == int_numel(x));
-  if (added.beta == 1 && is_row && int_numel(a) > 0 && out->dtype != DType::Float64) {
-    added.beta = 0;
-    added.bias = &x;
-    return multiply(a, b, out, added);
+  Finish finish;
+  finish.alpha = number_in(call, 4).to_double(), finish.beta = number_in(call, 3).to_double();
+  if (finish.beta == 1 && int_numel(a) > 0 && is_row_of(x, out) && out->dtype != DType::Float64) {
+    Finish with_bias{.alpha = finish.alpha, .bias = &x};
+    if (multiply(a, b, out, with_bias)) return;
   }
   // With beta 0 nothing of x counts, not even its NaN.
-  if (added.beta != 0) copy_data(make_view(x, view_rules::expand<Sym>(x->layout, out->layout.sizes)), out);
-  else if (int_numel(a) == 0) return fill_zero(out);
-  if (int_numel(a) > 0) return multiply(a, b, out, added);
-  if (added.beta != 1) {
-    const AutoGradMode off(false);
-    copy_data(mul(out, Scalar(added.beta), call.where), out);
+  if (finish.beta == 0) return int_numel(a) > 0 ? multiply_plainly(a, b, out, finish) : fill_zero(out);
+  if (int_numel(a) > 0 && x->is_contiguous && x.sizes() == out.sizes()) {
+    finish.added = &x;
+    return multiply_plainly(a, b, out, finish);
   }
+  copy_data(make_view(x, view_rules::expand<Sym>(x->layout, out->layout.sizes)), out);
+  if (int_numel(a) > 0) return multiply_plainly(a, b, out, finish);
+  if (finish.beta != 1) {
+    const AutoGradMode off(false);
+    copy_data(mul(out, Scalar(finish.beta), call.where), out);
+  }
+}
+
+bool finish_product_on_cuda(const Call& call, const Tensor& out, Activation activation) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  if (!type_of(out->dtype) || out->dtype == DType::Float64 || int_numel(out) == 0 || int_numel(a) == 0)
+    return false;
+  Finish finish;
+  finish.activation = activation;
+  if (call.has_tensor(2)) {
+    finish.bias = &call.tensor(2);
+    if (!(*finish.bias)->is_contiguous) return false;
+  }
+  if (call.has_tensor(3)) {
+    finish.added = &call.tensor(3);
+    finish.beta = 1;
+    if (!(*finish.added)->is_contiguous) return false;
+  }
+  return multiply(a, b, out, finish);
 }
 
 }  // namespace weft

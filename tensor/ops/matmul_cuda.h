@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/dispatch.h"
+#include "tensor/ops/product_epilogue.h"
 
 namespace weft {
 
@@ -10,5 +11,7 @@ namespace weft {
 void run_product_on_cuda(const Call& call, std::span<Tensor> outputs);
 // addmm and baddbmm: the product is rounded once with what is added, as cuBLASLt does it.
 void run_added_on_cuda(const Call& call, std::span<Tensor> outputs);
+// mm_epilogue in one call of cuBLASLt. False, with nothing done, where that has no algorithm for it.
+bool finish_product_on_cuda(const Call& call, const Tensor& out, Activation activation);
 
 }  // namespace weft

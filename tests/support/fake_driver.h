@@ -2,10 +2,13 @@
 // Needs tensor/cuda/driver.h. Copies and fills happen at once; kernels cannot be launched.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "tensor/base/half.h"
 #include "tensor/cuda/driver.h"
@@ -22,6 +25,19 @@ struct FakeGpu {
   std::set<uintptr_t> pending;
   std::string error;
   std::string missing;  // why there is no GPU
+  // A product of the call, and by which of the offers.
+  struct ProductCall {
+    cuda::Matmul what;
+    uint64_t algorithm = 0;
+  };
+  std::vector<ProductCall> products;
+  std::string name = "a GPU of the tests";
+  int offers = 8;                  // of the heuristic for each product
+  uint64_t fastest = 0;            // the number of the offer whose events lie closest
+  bool refuses_epilogues = false;  // no offer for a product with an epilogue
+  bool is_capturing = false;
+  double clock = 0;  // microseconds
+  std::map<uintptr_t, double> times;
 };
 
 // One for the process: the driver's functions carry no state.
@@ -30,10 +46,14 @@ inline FakeGpu& fake_gpu() {
   return gpu;
 }
 
-// D = alpha * op(A) op(B) + beta * D + bias, one element after another, in double.
-inline cuda::Status fake_matmul(const cuda::Matmul* what, const void* a, const void* b, const void*, void* d,
-                                const void* bias, void*, double alpha, double beta, void*, size_t,
-                                cuda::Stream) {
+// D = epilogue(alpha * op(A) op(B) + beta * C), one element after another, in double.
+inline cuda::Status fake_multiply(cuda::Product product, const cuda::ProductAlgorithm* algorithm,
+                                  const void* a, const void* b, const void* c, void* d, const void* bias,
+                                  void*, double alpha, double beta, void*, cuda::Stream) {
+  const cuda::Matmul* const what = reinterpret_cast<const cuda::Matmul*>(product);
+  fake_gpu().products.push_back({*what, algorithm->words[0]});
+  fake_gpu().clock += algorithm->words[0] == fake_gpu().fastest ? 50 : 100;
+  if (c == nullptr) c = d;
   using Type = cuda::Matmul::Type;
   const cuda::Matmul& w = *what;
   const auto read = [&](const void* at, int64_t i) -> double {
@@ -52,8 +72,14 @@ inline cuda::Status fake_matmul(const cuda::Matmul* what, const void* a, const v
           sum += read(a, batch * w.stride_a + (w.transpose_a ? i * w.lda + k : k * w.lda + i)) *
                  read(b, batch * w.stride_b + (w.transpose_b ? k * w.ldb + j : j * w.ldb + k));
         const int64_t at = batch * w.stride_d + j * w.ldd + i;
-        double value = alpha * sum + (beta != 0 ? beta * read(d, at) : 0);
-        if (w.epilogue == cuda::Matmul::Epilogue::Bias) value += read(bias, i);
+        double value = alpha * sum + (beta != 0 ? beta * read(c, at) : 0);
+        using E = cuda::Matmul::Epilogue;
+        const E e = w.epilogue;
+        if (e == E::Bias || e == E::ReluBias || e == E::GeluBias) value += read(bias, i);
+        if (e == E::Relu || e == E::ReluBias) value = std::max(value, 0.0);
+        if (e == E::Gelu || e == E::GeluBias)
+          value =
+              0.5 * value * (1 + std::tanh(0.7978845608028654 * (value + 0.044715 * value * value * value)));
         switch (w.type) {
           case Type::F64: static_cast<double*>(d)[at] = value; break;
           case Type::BF16: static_cast<BFloat16*>(d)[at] = to_bfloat16(static_cast<float>(value)); break;
@@ -108,7 +134,33 @@ inline const cuda::Driver& fake_driver() {
       std::free(memory);
       return Status::Ok;
     };
-    d.matmul = fake_matmul;
+    d.create_product = [](cuda::Product* product, const cuda::Matmul* what) {
+      *product = reinterpret_cast<cuda::Product>(new cuda::Matmul(*what));
+      return Status::Ok;
+    };
+    d.offered_algorithms = [](cuda::Product product, size_t, cuda::ProductAlgorithm* algorithms, int most,
+                              int* count) {
+      const FakeGpu& gpu = fake_gpu();
+      const bool has_epilogue =
+          reinterpret_cast<cuda::Matmul*>(product)->epilogue != cuda::Matmul::Epilogue::None;
+      *count = has_epilogue && gpu.refuses_epilogues ? 0 : std::min(most, gpu.offers);
+      for (int i = 0; i < *count; ++i) algorithms[i].words[0] = static_cast<uint64_t>(i);
+      return Status::Ok;
+    };
+    d.check_algorithm = [](cuda::Product, cuda::ProductAlgorithm*, bool* is_usable) {
+      *is_usable = true;
+      return Status::Ok;
+    };
+    d.multiply = fake_multiply;
+    d.product_version = []() -> size_t { return 130000; };
+    d.is_capturing = [](cuda::Stream, bool* answer) {
+      *answer = fake_gpu().is_capturing;
+      return Status::Ok;
+    };
+    d.device_properties = [](int, cuda::DeviceProperties* properties) {
+      std::strncpy(properties->name, fake_gpu().name.c_str(), sizeof(properties->name) - 1);
+      return Status::Ok;
+    };
     d.memory_info = [](size_t* free_bytes, size_t* total_bytes) {
       *free_bytes = fake_gpu().memory - fake_gpu().taken;
       *total_bytes = fake_gpu().memory;
@@ -132,13 +184,25 @@ inline const cuda::Driver& fake_driver() {
     };
     d.record_event = [](cuda::Event event, cuda::Stream) {
       fake_gpu().pending.insert(reinterpret_cast<uintptr_t>(event));
+      fake_gpu().times[reinterpret_cast<uintptr_t>(event)] = fake_gpu().clock;
       return Status::Ok;
     };
     d.query_event = [](cuda::Event event) {
       return fake_gpu().pending.contains(reinterpret_cast<uintptr_t>(event)) ? Status::NotReady : Status::Ok;
     };
+    d.synchronize_event = [](cuda::Event event) {
+      fake_gpu().pending.erase(reinterpret_cast<uintptr_t>(event));
+      return Status::Ok;
+    };
+    d.elapsed = [](float* milliseconds, cuda::Event start, cuda::Event stop) {
+      std::map<uintptr_t, double>& times = fake_gpu().times;
+      *milliseconds = static_cast<float>(
+          (times[reinterpret_cast<uintptr_t>(stop)] - times[reinterpret_cast<uintptr_t>(start)]) / 1000);
+      return Status::Ok;
+    };
     d.destroy_event = [](cuda::Event event) {
       fake_gpu().pending.erase(reinterpret_cast<uintptr_t>(event));
+      fake_gpu().times.erase(reinterpret_cast<uintptr_t>(event));
       return Status::Ok;
     };
     return d;

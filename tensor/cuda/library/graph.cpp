@@ -100,6 +100,12 @@ Status end_capture(Stream stream, Graph* graph) {
   return WEFT_CUDA(cudaStreamEndCapture, reinterpret_cast<cudaStream_t>(stream),
                    reinterpret_cast<cudaGraph_t*>(graph));
 }
+Status is_capturing(Stream stream, bool* answer) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  const Status status = WEFT_CUDA(cudaStreamIsCapturing, reinterpret_cast<cudaStream_t>(stream), &capture);
+  *answer = capture != cudaStreamCaptureStatusNone;
+  return status;
+}
 
 Status instantiate(GraphExec* exec, Graph graph) {
   return WEFT_CUDA(cudaGraphInstantiate, reinterpret_cast<cudaGraphExec_t*>(exec), in(graph), 0);
@@ -137,6 +143,7 @@ void fill_graph(Driver& driver) {
   driver.add_graph = add_graph;
   driver.begin_capture = begin_capture;
   driver.end_capture = end_capture;
+  driver.is_capturing = is_capturing;
   driver.instantiate = instantiate;
   driver.destroy_exec = destroy_exec;
   driver.set_kernel = set_kernel;

@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt: descriptions and algorithms are made once for each kind of product.
+// Matrix products by cuBLASLt: descriptions that are made once for each kind of product, and the algorithms for them.
 // Place: part of libweft_cuda.so.
 #include <cublasLt.h>
 
@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "tensor/cuda/library/library.h"
 
@@ -25,7 +26,9 @@ struct Lt {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulAlgoCheck) check;
   decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtGetVersion) version;
   bool is_there;
 };
 
@@ -48,7 +51,9 @@ const Lt& lt() {
                  find(l.preference_create, "cublasLtMatmulPreferenceCreate") &&
                  find(l.preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
                  find(l.preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
-                 find(l.heuristic, "cublasLtMatmulAlgoGetHeuristic") && find(l.matmul, "cublasLtMatmul");
+                 find(l.heuristic, "cublasLtMatmulAlgoGetHeuristic") &&
+                 find(l.check, "cublasLtMatmulAlgoCheck") && find(l.matmul, "cublasLtMatmul") &&
+                 find(l.version, "cublasLtGetVersion");
     return l;
   }();
   return found;
@@ -89,33 +94,23 @@ cublasLtEpilogue_t epilogue_of(Matmul::Epilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// What distinguishes two products: the description, the device and whether C is read.
-struct Key {
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm::words));
+
+// What a Product is. Its description takes the addresses of a call, so that a call holds it for itself.
+struct Described {
   Matmul what;
-  int device = 0;
-  bool reads_c = false;
-  size_t workspace_bytes = 0;
-
-  auto tie() const {
-    const Matmul& w = what;
-    return std::tuple(w.type, w.out_type, w.compute, w.epilogue, w.transpose_a, w.transpose_b, w.alignment,
-                      w.m, w.n, w.k, w.lda, w.ldb, w.ldd, w.ld_aux, w.batch, w.stride_a, w.stride_b,
-                      w.stride_d, device, reads_c, workspace_bytes);
-  }
-  bool operator<(const Key& other) const { return tie() < other.tie(); }
-};
-
-struct Prepared {
+  cublasLtHandle_t handle = nullptr;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
-  cublasLtMatmulAlgo_t algorithm{};
+  std::mutex mutex;
 
-  ~Prepared() {
+  ~Described() {
     if (desc != nullptr) lt().desc_destroy(desc);
     for (const cublasLtMatrixLayout_t layout : {a, b, d})
       if (layout != nullptr) lt().layout_destroy(layout);
   }
 };
+Described& described(Product product) { return *reinterpret_cast<Described*>(product); }
 
 // The first failure of several calls.
 struct Steps {
@@ -141,12 +136,12 @@ Status make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t 
 }
 
 template <class T>
-cublasStatus_t set(const Prepared& prepared, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+cublasStatus_t set(const Described& prepared, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   return lt().desc_set(prepared.desc, attribute, &value, sizeof(value));
 }
 
-Status prepare(const Key& key, cublasLtHandle_t handle, Prepared& prepared) {
-  const Matmul& w = key.what;
+Status describe(Described& prepared) {
+  const Matmul& w = prepared.what;
   const cudaDataType_t in = data_type(w.type), out = data_type(w.out_type);
   const cublasComputeType_t compute = w.compute == Matmul::Compute::F64    ? CUBLAS_COMPUTE_64F
                                       : w.compute == Matmul::Compute::TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -175,36 +170,14 @@ Status prepare(const Key& key, cublasLtHandle_t handle, Prepared& prepared) {
   layout(&prepared.a, in, w.transpose_a ? w.k : w.m, w.transpose_a ? w.m : w.k, w.lda, w.stride_a);
   layout(&prepared.b, in, w.transpose_b ? w.n : w.k, w.transpose_b ? w.k : w.n, w.ldb, w.stride_b);
   layout(&prepared.d, out, w.m, w.n, w.ldd, w.stride_d);
-  if (step.status != Status::Ok) return step.status;
-
-  cublasLtMatmulPreference_t preference = nullptr;
-  step(lt().preference_create(&preference), "cublasLtMatmulPreferenceCreate");
-  if (step.status != Status::Ok) return step.status;
-  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    step(lt().preference_set(preference, attribute, &value, sizeof(value)),
-         "cublasLtMatmulPreferenceSetAttribute");
-  };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{key.workspace_bytes});
-  for (const auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    prefer(attribute, uint32_t{w.alignment});
-  cublasLtMatmulHeuristicResult_t found{};
-  int count = 0;
-  if (step.status == Status::Ok)
-    step(lt().heuristic(handle, prepared.desc, prepared.a, prepared.b, prepared.d, prepared.d, preference, 1,
-                        &found, &count),
-         "cublasLtMatmulAlgoGetHeuristic");
-  lt().preference_destroy(preference);
-  if (step.status == Status::Ok && count == 0)
-    return fail("cublasLtMatmulAlgoGetHeuristic", "cuBLASLt has no algorithm for this product");
-  prepared.algorithm = found.algo;
   return step.status;
 }
 
 // By device; never freed, since the device may be gone at the end of the process.
 Status handle_of(int device, cublasLtHandle_t* handle) {
+  static std::mutex mutex;
   static std::map<int, cublasLtHandle_t> handles;
+  const std::lock_guard lock(mutex);
   cublasLtHandle_t& own = handles[device];
   if (own == nullptr)
     if (const Status status = keep_lt(lt().create(&own), "cublasLtCreate"); status != Status::Ok)
@@ -213,42 +186,106 @@ Status handle_of(int device, cublasLtHandle_t* handle) {
   return Status::Ok;
 }
 
-Status matmul(const Matmul* what, const void* a, const void* b, const void* c, void* d, const void* bias,
-              void* aux, double alpha, double beta, void* workspace, size_t workspace_bytes, Stream stream) {
+Status create_product(Product* product, const Matmul* what) {
   if (!lt().is_there) return fail("matmul", "cuBLASLt of the CUDA Toolkit cannot be loaded");
-  Key key{*what, 0, beta != 0, workspace_bytes};
-  if (const Status status = WEFT_CUDA(cudaGetDevice, &key.device); status != Status::Ok) return status;
-  // Descriptions take the addresses of a call, so that a call holds them for itself.
-  static std::mutex mutex;
-  static auto& prepared_for = *new std::map<Key, std::unique_ptr<Prepared>>;
-  const std::lock_guard lock(mutex);
-  cublasLtHandle_t handle = nullptr;
-  if (const Status status = handle_of(key.device, &handle); status != Status::Ok) return status;
-  std::unique_ptr<Prepared>& prepared = prepared_for[key];
-  if (prepared == nullptr) {
-    auto made = std::make_unique<Prepared>();
-    if (const Status status = prepare(key, handle, *made); status != Status::Ok) return status;
-    prepared = std::move(made);
-  }
+  int device = 0;
+  if (const Status status = WEFT_CUDA(cudaGetDevice, &device); status != Status::Ok) return status;
+  auto made = std::make_unique<Described>();
+  made->what = *what;
+  if (const Status status = handle_of(device, &made->handle); status != Status::Ok) return status;
+  if (const Status status = describe(*made); status != Status::Ok) return status;
+  *product = reinterpret_cast<Product>(made.release());
+  return Status::Ok;
+}
+
+Status offered_algorithms(Product product, size_t most_workspace_bytes, ProductAlgorithm* algorithms,
+                          int most, int* count) {
+  Described& p = described(product);
+  const std::lock_guard lock(p.mutex);
+  *count = 0;
+  cublasLtMatmulPreference_t preference = nullptr;
   Steps step;
-  if (what->epilogue != Matmul::Epilogue::None) {
-    step(set(*prepared, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias), "cublasLtMatmulDescSetAttribute");
-    if (what->ld_aux > 0)
-      step(set(*prepared, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux), "cublasLtMatmulDescSetAttribute");
+  step(lt().preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+  if (step.status != Status::Ok) return step.status;
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    step(lt().preference_set(preference, attribute, &value, sizeof(value)),
+         "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{most_workspace_bytes});
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    prefer(attribute, uint32_t{p.what.alignment});
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
+  int num_found = 0;
+  if (step.status == Status::Ok) {
+    const cublasStatus_t status =
+        lt().heuristic(p.handle, p.desc, p.a, p.b, p.d, p.d, preference, most, found.data(), &num_found);
+    // No algorithm is an answer.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) num_found = 0;
+    else step(status, "cublasLtMatmulAlgoGetHeuristic");
+  }
+  lt().preference_destroy(preference);
+  if (step.status != Status::Ok) return step.status;
+  for (int i = 0; i < num_found; ++i) {
+    if (found[static_cast<size_t>(i)].state != CUBLAS_STATUS_SUCCESS) continue;
+    ProductAlgorithm& algorithm = algorithms[(*count)++];
+    std::memcpy(algorithm.words, &found[static_cast<size_t>(i)].algo, sizeof(algorithm.words));
+    algorithm.workspace_bytes = found[static_cast<size_t>(i)].workspaceSize;
+  }
+  return Status::Ok;
+}
+
+cublasLtMatmulAlgo_t algorithm_of(const ProductAlgorithm& algorithm) {
+  cublasLtMatmulAlgo_t own;
+  std::memcpy(&own, algorithm.words, sizeof(own));
+  return own;
+}
+
+Status check_algorithm(Product product, ProductAlgorithm* algorithm, bool* is_usable) {
+  Described& p = described(product);
+  const std::lock_guard lock(p.mutex);
+  const cublasLtMatmulAlgo_t own = algorithm_of(*algorithm);
+  cublasLtMatmulHeuristicResult_t found{};
+  *is_usable = lt().check(p.handle, p.desc, p.a, p.b, p.d, p.d, &own, &found) == CUBLAS_STATUS_SUCCESS &&
+               found.state == CUBLAS_STATUS_SUCCESS;
+  if (*is_usable) algorithm->workspace_bytes = found.workspaceSize;
+  return Status::Ok;
+}
+
+Status multiply(Product product, const ProductAlgorithm* algorithm, const void* a, const void* b,
+                const void* c, void* d, const void* bias, void* aux, double alpha, double beta,
+                void* workspace, Stream stream) {
+  Described& p = described(product);
+  const std::lock_guard lock(p.mutex);
+  Steps step;
+  if (p.what.epilogue != Matmul::Epilogue::None) {
+    step(set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias), "cublasLtMatmulDescSetAttribute");
+    if (p.what.ld_aux > 0)
+      step(set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux), "cublasLtMatmulDescSetAttribute");
   }
   if (step.status != Status::Ok) return step.status;
   const auto narrow_alpha = static_cast<float>(alpha), narrow_beta = static_cast<float>(beta);
-  const bool is_wide = what->compute == Matmul::Compute::F64;
+  const bool is_wide = p.what.compute == Matmul::Compute::F64;
   const void* const alpha_at = is_wide ? static_cast<const void*>(&alpha) : &narrow_alpha;
   const void* const beta_at = is_wide ? static_cast<const void*>(&beta) : &narrow_beta;
-  return keep_lt(lt().matmul(handle, prepared->desc, alpha_at, a, prepared->a, b, prepared->b, beta_at,
-                             c != nullptr ? c : d, prepared->d, d, prepared->d, &prepared->algorithm,
-                             workspace, workspace_bytes, reinterpret_cast<cudaStream_t>(stream)),
-                 "cublasLtMatmul");
+  const cublasLtMatmulAlgo_t own = algorithm_of(*algorithm);
+  return keep_lt(
+      lt().matmul(p.handle, p.desc, alpha_at, a, p.a, b, p.b, beta_at, c != nullptr ? c : d, p.d, d, p.d,
+                  &own, workspace, algorithm->workspace_bytes, reinterpret_cast<cudaStream_t>(stream)),
+      "cublasLtMatmul");
 }
+
+size_t product_version() { return lt().is_there ? lt().version() : 0; }
 
 }  // namespace
 
-void fill_matmul(Driver& driver) { driver.matmul = matmul; }
+void fill_matmul(Driver& driver) {
+  driver.create_product = create_product;
+  driver.offered_algorithms = offered_algorithms;
+  driver.check_algorithm = check_algorithm;
+  driver.multiply = multiply;
+  driver.product_version = product_version;
+}
 
 }  // namespace weft::cuda
