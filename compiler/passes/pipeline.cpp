@@ -4,6 +4,7 @@
 
 #include "compiler/passes/cse.h"
 #include "compiler/passes/dce.h"
+#include "compiler/passes/fuse_epilogues.h"
 #include "compiler/passes/simplify.h"
 
 namespace weft::compiler {
@@ -70,7 +71,10 @@ namespace {
 
 PipelineOptions options_for(Stage stage) {
   PipelineOptions options;
-  if (stage == Stage::Lowered) options.decompositions = DecompositionSet().remove(Kind::Pointwise);
+  if (stage == Stage::Lowered) {
+    options.decompositions = DecompositionSet().remove(Kind::Pointwise);
+    options.after_cut.push_back({"fuse_epilogues", fuse_epilogues});
+  }
   return options;
 }
 
