@@ -88,6 +88,25 @@ Case bias_gelu_residual_case(int64_t side) {
           5, 3.0 * 4 * static_cast<double>(side * side)};
 }
 
+Case matmul_bias_gelu_case(const std::string& name, int64_t side, DType dtype, const std::string& precision,
+                           int iterations) {
+  return {"matmul_bias_gelu_" + name,
+          [side, dtype, precision](Device device, const Mode& mode) {
+            const TensorOptions options = TensorOptions(dtype).device(device);
+            const Tensor a = randn({side, side}, options), b = randn({side, side}, options),
+                         c = randn({side}, options);
+            const auto f = in_mode<Ternary>(mode, [](const Tensor& a, const Tensor& b, const Tensor& c) {
+              return gelu(matmul(a, b) + c, "tanh");
+            });
+            return no_grad([a, b, c, f, precision] {
+              set_float32_matmul_precision(precision);
+              f(a, b, c);
+              set_float32_matmul_precision("highest");
+            });
+          },
+          iterations, 0, 2.0 * static_cast<double>(side * side * side)};
+}
+
 // Forward reads x and writes y; backward reads x and the gradient and writes that of x.
 Case rmsnorm_fwdbwd_case(int64_t rows) {
   return {detail::concat("rmsnorm_silu_fwdbwd_", rows, "x4096_f32"),
@@ -221,17 +240,12 @@ std::vector<Case> yardstick_cases(Device device) {
   constexpr int64_t kMany = 64 * 1024 * 1024;
   cases.push_back(unary_case(
       "fullsum_64M_f32", {kMany}, [](const Tensor& x) { return x.sum(); }, 5, 4.0 * kMany));
-  if (!cuda) {
-    cases.push_back(
-        {"matmul_bias_gelu_1024_f32",
-         [](Device d, const Mode& mode) {
-           const Tensor a = randn({1024, 1024}, d), b = randn({1024, 1024}, d), c = randn({1024}, d);
-           const auto f = in_mode<Ternary>(mode, [](const Tensor& a, const Tensor& b, const Tensor& c) {
-             return gelu(matmul(a, b) + c, "tanh");
-           });
-           return no_grad([a, b, c, f] { f(a, b, c); });
-         },
-         20, 0, 2.0 * 1024 * 1024 * 1024});
+  if (cuda) {
+    cases.push_back(matmul_bias_gelu_case("4096_bfloat16_highest", 4096, kBFloat16, "highest", 20));
+    cases.push_back(matmul_bias_gelu_case("4096_float32_highest", 4096, kFloat32, "highest", 20));
+    cases.push_back(matmul_bias_gelu_case("4096_float32_high", 4096, kFloat32, "high", 20));
+  } else {
+    cases.push_back(matmul_bias_gelu_case("1024_f32", 1024, kFloat32, "highest", 20));
   }
   cases.push_back(layernorm_fwdbwd_case(8192));
   cases.push_back(rmsnorm_fwdbwd_case(8192));
