@@ -29,6 +29,8 @@ struct Case {
   double bytes = 0,
          flops = 0;  // per call, where a rate is meaningful; bytes that must be read or written, each once
   bool training = false;  // a whole step: also runs in mode "step"
+  // On a GPU: the time that it takes there, each call with cold caches. Other cases are loops of calls with one wait.
+  bool is_device_time = false;
 };
 
 // The cases of peers' baseline script, by the same names. Shapes that differ by device follow it too.

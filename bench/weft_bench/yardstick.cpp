@@ -58,7 +58,11 @@ Case unary_case(std::string name, std::vector<int64_t> sizes, std::function<Unar
             const Tensor x = randn(sizes, d);
             return no_grad([x, run = in_mode<Unary>(mode, f)] { run(x); });
           },
-          iterations, bytes};
+          iterations,
+          bytes,
+          0,
+          false,
+          true};
 }
 
 Case rmsnorm_case(int64_t rows, DType dtype, int iterations) {
@@ -69,7 +73,11 @@ Case rmsnorm_case(int64_t rows, DType dtype, int iterations) {
             const Tensor x = randn({rows, 4096}, options), w = randn({4096}, options);
             return no_grad([x, w, run = in_mode<Binary>(mode, rmsnorm_silu)] { run(x, w); });
           },
-          iterations, 2.0 * static_cast<double>(rows) * 4096 * element};
+          iterations,
+          2.0 * static_cast<double>(rows) * 4096 * element,
+          0,
+          false,
+          rows > 8};
 }
 
 Case softmax_case(int64_t side) {
@@ -85,7 +93,11 @@ Case bias_gelu_residual_case(int64_t side) {
             const Tensor x = randn({side, side}, d), b = randn({side}, d), r = randn({side, side}, d);
             return no_grad([x, b, r, run = in_mode<Ternary>(mode, bias_gelu_residual)] { run(x, b, r); });
           },
-          5, 3.0 * 4 * static_cast<double>(side * side)};
+          5,
+          3.0 * 4 * static_cast<double>(side * side),
+          0,
+          false,
+          true};
 }
 
 Case matmul_bias_gelu_case(const std::string& name, int64_t side, DType dtype, const std::string& precision,
@@ -122,6 +134,7 @@ Case rmsnorm_fwdbwd_case(int64_t rows) {
           10,
           5.0 * 4 * static_cast<double>(rows) * 4096,
           0,
+          true,
           true};
 }
 
@@ -142,6 +155,7 @@ Case layernorm_fwdbwd_case(int64_t rows) {
           10,
           5.0 * 4 * static_cast<double>(rows) * 4096,
           0,
+          true,
           true};
 }
 
@@ -161,6 +175,7 @@ Case cross_entropy_case(int64_t rows, int64_t classes) {
           5,
           3.0 * 4 * static_cast<double>(rows * classes),
           0,
+          true,
           true};
 }
 
