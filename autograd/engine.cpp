@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <utility>
 
 #include "autograd/anomaly.h"
 #include "autograd/grad_mode.h"
@@ -102,6 +103,7 @@ class Walk {
   }
 
   void run() {
+    const Within within(this);
     while (!ready_.empty()) {
       Node* node = ready_.top();
       ready_.pop();
@@ -109,7 +111,28 @@ class Walk {
     }
   }
 
+  static bool is_untouched(const Edge& edge) {
+    const Walk* const walk = current();
+    if (walk == nullptr || walk->options_.keeps_parts) return false;
+    const int64_t at = walk->index_.find(edge.node.get());
+    if (at < 0) return false;
+    const SmallVector<Tensor, 1>& grads = walk->pending_[static_cast<size_t>(at)].grads;
+    return edge.slot >= grads.size() || !grads[edge.slot].defined();
+  }
+
  private:
+  // The innermost walk of the thread.
+  static Walk*& current() {
+    thread_local Walk* walk = nullptr;
+    return walk;
+  }
+  struct Within {
+    explicit Within(Walk* walk) : outer(std::exchange(current(), walk)) {}
+    ~Within() { current() = outer; }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+    Walk* outer;
+  };
   struct Earlier {
     bool operator()(const Node* a, const Node* b) const { return a->sequence < b->sequence; }
   };
@@ -275,5 +298,7 @@ void walk(std::span<Root> roots, std::span<Target> targets, const WalkOptions& o
   const QuietHandles quiet;
   Walk(roots, targets, options).run();
 }
+
+bool is_untouched(const Edge& edge) { return Walk::is_untouched(edge); }
 
 }  // namespace weft::autograd

@@ -29,6 +29,10 @@ struct WalkOptions {
 // With targets only the steps that lead to them run. Reentrant: a step may call backward itself.
 void walk(std::span<Root> roots, std::span<Target> targets, const WalkOptions& options);
 
+// Whether nothing has come to this place yet in the walk that this thread is in, so that parts which a step gives it are added up
+// before all others: the step may as well give their sum. False where parts are kept, and outside of walks.
+bool is_untouched(const Edge& edge);
+
 // The gradient summed to the sizes and converted to the dtype of the value it belongs to; Error if it cannot be.
 Tensor fit(Tensor gradient, const Meta& meta, const Node& from);
 

@@ -78,12 +78,23 @@ class CompiledNode final : public autograd::Node {
     const JointPlan::Program& joint = backward_->joint->programs()[index];
     for (const JointPlan::Read read : joint.reads)
       reads.push_back(read.is_tangent ? &tangents[backward_->tangents[read.index]] : &saved[read.index]);
-    std::vector<Tensor> gradients(joint.graph.outputs.size());
-    backward_->joint->plan_of(index, backward_->backend)
-        .run({reads.data(), reads.size()}, run_values(), gradients);
-    size_t next = 0;
+    const std::vector<bool> joins = parts_to_join(*program);
+    if (joins.empty()) {
+      std::vector<Tensor> gradients(joint.graph.outputs.size());
+      backward_->joint->plan_of(index, backward_->backend)
+          .run({reads.data(), reads.size()}, run_values(), gradients);
+      size_t next = 0;
+      for (size_t i = 0; i < edges.size(); ++i)
+        if (program->has_gradient[i]) step.results[i] = std::move(gradients[next++]);
+      return;
+    }
+    std::vector<Tensor> gradients(joins.size() -
+                                  static_cast<size_t>(std::count(joins.begin(), joins.end(), true)));
+    backward_->joint->summed_plan_of(index, joins, backward_->backend)
+        ->run({reads.data(), reads.size()}, run_values(), gradients);
+    size_t next = 0, part = 0;
     for (size_t i = 0; i < edges.size(); ++i)
-      if (program->has_gradient[i]) step.results[i] = std::move(gradients[next++]);
+      if (program->has_gradient[i] && !joins[part++]) step.results[i] = std::move(gradients[next++]);
   }
 
   // What the backward that ran has read is freed, as eager frees the steps that it walked. Outputs that lead elsewhere keep
@@ -126,6 +137,22 @@ class CompiledNode final : public autograd::Node {
     WEFT_CHECK(is_kept, "backward: ", describe(*this),
                " was walked a second time, but what it had saved was freed by the first backward.\n  Pass "
                "retain_graph=true to the first one, or compute the result again.");
+  }
+
+  // By gradient of the program: it is a part, to be added to the one before it. Empty where no gradient has parts, and where the
+  // walk adds up something else before them.
+  std::vector<bool> parts_to_join(const PathBackward::Program& program) const {
+    std::vector<bool> joins;
+    bool any = false;
+    for (size_t i = 0; i < edges.size(); ++i) {
+      if (!program.has_gradient[i]) continue;
+      joins.push_back(!joins.empty() && backward_->wanted[i] == backward_->wanted[i - 1]);
+      if (!joins.back()) continue;
+      if (!autograd::is_untouched(edges[i])) return {};
+      any = true;
+    }
+    if (!any) joins.clear();
+    return joins;
   }
 
   PathBackward::Program* find(const std::vector<Tensor>& tangents) {

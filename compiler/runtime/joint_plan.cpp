@@ -6,6 +6,8 @@
 
 #include "compiler/passes/pipeline.h"
 #include "compiler/runtime/stats.h"
+#include "compiler/trace/recorder.h"
+#include "compiler/trace/table_environment.h"
 
 namespace weft::compiler {
 namespace {
@@ -83,9 +85,35 @@ const Plan& JointPlan::plan_of(size_t index, const Backend& backend) {
   return *program.plan;
 }
 
+std::shared_ptr<const Plan> JointPlan::summed_plan_of(size_t index, const std::vector<bool>& joins,
+                                                      const Backend& backend) {
+  const std::lock_guard lock(mutex_);
+  Program& program = programs_[index];
+  if (program.summed_plan != nullptr && program.joins == joins) return program.summed_plan;
+  Graph graph = program.graph;
+  graph.expressions = std::make_shared<Expressions>(*graph.expressions);
+  const TableEnvironment environment(*graph.expressions);
+  {
+    Recorder recorder(graph, "the sum of the parts of a gradient");
+    std::vector<ValueId> sums;
+    for (size_t k = 0; k < program.graph.outputs.size(); ++k) {
+      const ValueId part = program.graph.outputs[k];
+      if (joins[k])
+        sums.back() = recorder.value_of(recorder.tensor_of(sums.back()) + recorder.tensor_of(part));
+      else sums.push_back(part);
+    }
+    graph.outputs = std::move(sums);
+  }
+  program.summed_plan = std::make_shared<const Plan>(std::move(graph), backend);
+  program.joins = joins;
+  count(Count::Compilation);
+  return program.summed_plan;
+}
+
 std::shared_ptr<const Plan> JointPlan::compiled(size_t program) const {
   const std::lock_guard lock(mutex_);
-  return programs_[program].plan;
+  const Program& found = programs_[program];
+  return found.plan != nullptr ? found.plan : found.summed_plan;
 }
 
 namespace {

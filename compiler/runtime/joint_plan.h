@@ -26,6 +26,8 @@ class JointPlan {
     Graph graph;
     std::vector<Read> reads;                     // by input of `graph`
     std::shared_ptr<const Plan> plan = nullptr;  // of `graph`, made at the first backward
+    std::shared_ptr<const Plan> summed_plan = nullptr;
+    std::vector<bool> joins = {};  // of summed_plan
   };
 
   // Cuts the joint graph, with inputs primals ++ tangents, as the backend's kernels want it.
@@ -40,6 +42,9 @@ class JointPlan {
   const std::vector<Program>& programs() const { return programs_; }
   // Compiles the program at the first call. Thread-safe.
   const Plan& plan_of(size_t program, const Backend& backend);
+  // The same with sums for outputs: output k is added to those before it where joins[k].
+  std::shared_ptr<const Plan> summed_plan_of(size_t program, const std::vector<bool>& joins,
+                                             const Backend& backend);
   // The plan of a program that has run, or null. Thread-safe.
   std::shared_ptr<const Plan> compiled(size_t program) const;
 

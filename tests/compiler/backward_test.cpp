@@ -58,6 +58,40 @@ TEST(BackwardOutside, AddsUpOverCalls) {
                     });
 }
 
+// An input that is used in several places gets its gradient in parts. They are added up inside where the walk outside has
+// nothing to add before them, and one by one behind what came earlier.
+TEST(BackwardOutside, PartsOfAGradientAreAddedUpInEagersOrder) {
+  const auto f = [](Tensor x) { return x * (x * x).sum() + x.exp() * 0.3; };
+  hold_in_all_modes(f, [](const auto& call) {
+    Results results;
+    for (const int which : {0, 1, 2, 3}) {
+      const Tensor x = numbers({7, 5}).requires_grad_();
+      Tensor y, other;
+      if (which == 1) other = (x * 0.7).sin().sum();
+      y = call(x).sum();
+      if (which == 2) other = (x * 0.7).sin().sum();
+      if (which == 3) other = call(x).sum() * 0.1;
+      if (other.defined()) y = y + other;
+      y.backward();
+      results.push_back(x.grad());
+      results.push_back(grad({call(x).sum() + x.sum() * 0.3}, {x})[0]);
+    }
+    return results;
+  });
+}
+
+TEST(BackwardOutside, OfSeveralUsesIsWrittenOnce) {
+  const auto f = compile([](Tensor x) { return x * (x * x).sum({1}, true); });
+  const Tensor x = numbers({64, 64}).requires_grad_();
+  f(x).sum().backward();
+  const Explanation e = explain(f, x);
+  ASSERT_EQ(e.entries.size(), 1u);
+  const Explanation::Graph& backward = e.entries[0].graphs.back();
+  int64_t written = 0;
+  for (const Explanation::Kernel& kernel : backward.kernels) written += kernel.bytes.written;
+  EXPECT_LT(written, 2 * 64 * 64 * int64_t{sizeof(float)}) << backward.name;
+}
+
 TEST(BackwardOutside, OnlySomeOutputsReceiveGradients) {
   const auto f = [](Tensor x, Tensor y) {
     return std::make_tuple(x * y, sin(x), y.exp(), x.argmax(0), (x + y).detach(), x * 2);
