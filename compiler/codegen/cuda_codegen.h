@@ -6,8 +6,11 @@
 // The loops of Note [The loops of a kernel] (loops/loop_body.h). Threads hold packs: V neighbouring columns of a row. The class
 // of a body says which loops threads share:
 //   Flat       nothing is folded: threads share all packs of all rows
+//   Tiled      nothing is folded, and something is read along the rows (a transpose): a block takes a tile of 32 × 32, through
+//              shared memory, so that neighbouring threads read neighbouring elements there too
 //   Rows       folds along the columns: the threads of a row are part of a block, or a block, and walk over its columns
-//              together. Up to 16 K columns every element is read once and stays in registers over all passes (persistent)
+//              together. Up to 16 K columns every element is read once and stays in registers over all passes (persistent);
+//              up to what shared memory takes, 56 K columns of float, it stays there (held)
 //   Split      the same with few long rows: a block takes 32768 columns; the last to finish a row folds what all left
 //   Outer      folds along the rows: a block takes a tile of columns and eight blocks of rows or more; the last to finish a
 //              tile folds what all left
@@ -41,15 +44,16 @@ struct CudaTarget {
 
 // What a text depends on beside the body: sizes and addresses choose it at a launch.
 struct CudaVariant {
-  enum class Class : uint8_t { Flat, Rows, RowsOuter, RowsThenOuter, Outer, Split };
+  enum class Class : uint8_t { Flat, Tiled, Rows, RowsOuter, RowsThenOuter, Outer, Split };
   Class kind = Class::Flat;
   bool is_wide = false;        // indices take 64 bits
-  bool is_streamed = false;    // more data than the L2 keeps
   bool is_persistent = false;  // Rows, RowsOuter
-  bool has_tail = false;       // columns are no multiple of the vector
-  uint8_t vector = 1;          // elements of a pack
-  uint8_t packs = 1;           // of a thread at once; of a row where it is persistent
-  std::vector<bool> aligned;   // by source, then by store: its packs are
+  // Rows that are too long for registers, RowsOuter: a block has a row in shared memory, and asks for the next one meanwhile.
+  bool is_held = false;
+  bool has_tail = false;      // columns are no multiple of the vector
+  uint8_t vector = 1;         // elements of a pack
+  uint8_t packs = 1;          // of a thread at once; of a row where it is persistent
+  std::vector<bool> aligned;  // by source, then by store: its packs are
   friend bool operator==(const CudaVariant&, const CudaVariant&) = default;
 };
 

@@ -5,6 +5,7 @@
 // Values are scalars: float (also of half values), double, long, int (also of smaller integers within their range), bool.
 // Elements in memory have types of their own: float double long int short i8 u8 bf16 f16 w_bool.
 //   w_pack<T, V>         V neighbours of memory in registers, as words;  w_get(pack, e)  w_put(pack, e, value)
+//   w_pair<T>            arithmetic of two neighbouring halves in a word: both, get, mul, add, sub
 //   w_load, w_store      a pack from or to memory, by 16 bytes where it is aligned; of the last pack n elements only
 //   w_one(p) w_set(p, x) one element
 //   w_sum w_prod w_max w_min    folds: F::of(a, b) and F::none<T>(), the identity

@@ -96,7 +96,7 @@ struct CudaProgram::Case {
   std::shared_ptr<const Code> code;
   struct Launch {
     size_t kernel;
-    uint32_t grid, threads;
+    uint32_t grid, threads, shared_bytes;
     std::vector<uint64_t> words;  // those behind counters
   };
   std::vector<Launch> launches;
@@ -213,7 +213,7 @@ const CudaProgram::Case& CudaProgram::find_case(void* const* buffers, const int6
   }
 
   for (size_t k = 0; k < made->code->kernels.size(); ++k) {
-    Case::Launch launch{k, 0, 0, {}};
+    Case::Launch launch{k, 0, 0, 0, {}};
     int64_t grid = 0;
     for (size_t b = 0; b < bodies_.size(); ++b) {
       const CudaBody& body = *bodies_[b];
@@ -222,6 +222,7 @@ const CudaProgram::Case& CudaProgram::find_case(void* const* buffers, const int6
       if (k < stages.size()) geometry = body.geometry(stages[k], variants[b], all[b], target_);
       grid += geometry.blocks;
       launch.threads = std::max(launch.threads, static_cast<uint32_t>(geometry.threads));
+      launch.shared_bytes = std::max(launch.shared_bytes, static_cast<uint32_t>(geometry.shared_bytes));
       uint64_t words[kNumWords] = {};
       words[kWordBlocks] = static_cast<uint64_t>(geometry.blocks);
       words[kWordThreads] = static_cast<uint64_t>(geometry.threads);
@@ -234,6 +235,10 @@ const CudaProgram::Case& CudaProgram::find_case(void* const* buffers, const int6
     }
     WEFT_CHECK(grid <= INT32_MAX, entry_, ": ", grid, " blocks are more than a launch can have");
     launch.grid = static_cast<uint32_t>(grid);
+    if (launch.shared_bytes > 0)
+      cuda::check(cuda::driver(),
+                  cuda::driver().set_max_shared(made->code->functions[k], launch.shared_bytes),
+                  made->code->kernels[k].entry.c_str());
     if (grid > 0) made->launches.push_back(std::move(launch));
   }
   if (cases_.size() >= kMaxCases) cases_.pop_back();
@@ -303,6 +308,7 @@ void CudaProgram::run(void* const* buffers, const uint64_t* numbers, const int64
     cuda::LaunchConfig config;
     config.grid[0] = launch.grid;
     config.block[0] = launch.threads;
+    config.shared_bytes = launch.shared_bytes;
     void* parameters[] = {words};
     cuda::check(driver, driver.launch(found.code->functions[launch.kernel], &config, parameters, stream),
                 found.code->kernels[launch.kernel].entry.c_str());
@@ -322,6 +328,7 @@ std::vector<CudaLaunch> CudaProgram::launches(void* const* buffers, const uint64
     own.entry = found.code->kernels[launch.kernel].entry;
     own.grid = launch.grid;
     own.threads = launch.threads;
+    own.shared_bytes = launch.shared_bytes;
     own.words.resize(num_buffers_ + num_numbers_ + num_sizes_ + 3 + launch.words.size());
     fill(own.words.data(), found, l, buffers, numbers, sizes, device_error, scratch, counters);
   }

@@ -41,6 +41,14 @@ void CudaSection::declare(Scope scope, uint32_t pass, const std::string& text) {
   }
 }
 
+void CudaSection::preload(uint32_t source) {
+  for (BodyValue v = 0; v < body_.values.nodes().size(); ++v) {
+    const ExprGraph::Node& node = code_.node(v);
+    if (node.prim == Prim::Input && node.imm == source)
+      static_cast<void>(load(source, body_.sources[source], node.dtype, code_.levels.values[v]));
+  }
+}
+
 void CudaSection::statement(const std::string& text) { declare(Scope::Column, pass_, text); }
 
 void CudaSection::begin_pass(uint32_t pass) {
@@ -52,6 +60,7 @@ void CudaSection::begin_pass(uint32_t pass) {
   after.clear();
   column_values_.clear();
   column_indirects_.clear();
+  pairs_.clear();
   if (!keeps_loads) loaded_.clear();
 }
 
@@ -154,17 +163,6 @@ std::string CudaSection::packed_address(uint32_t param, Sym index) {
   return pointer + " + (" + base + " + c0)";
 }
 
-// What every loop reads or writes is touched once.
-std::string CudaSection::hint_of(Sym index) const {
-  if (!variant_.is_streamed) return "w_cached";
-  const IndexUse use = use_of(body_, code_.levels, index);
-  const bool is_whole =
-      use.column && (use.row || is_int(body_.rows, 1)) && (use.batch || is_int(body_.batches, 1));
-  // A row that is read again in a later pass had better stay.
-  const bool is_last = keeps_loads || joins_passes_ || pass_ + 1 >= code_.num_passes();
-  return is_whole && is_last ? "w_streamed" : "w_cached";
-}
-
 // ---- Values
 
 CppValue CudaSection::value(BodyValue v) {
@@ -179,7 +177,9 @@ CppValue CudaSection::value(BodyValue v) {
   if (const auto kept = kept_.find(v); kept != kept_.end() && scope == Scope::Column)
     return known[v] = {kept->second, type};
   CppValue made;
-  if (node.prim == Prim::Input) {
+  if (const std::optional<std::string> two = scope == Scope::Column ? pair(v) : std::nullopt) {
+    made = {std::string("w_pair<") + cuda_element(node.dtype) + ">::get(" + *two + ", e)", type};
+  } else if (node.prim == Prim::Input) {
     made = source(v, node, body_.sources.at(node.imm), level);
   } else {
     CppValue args[3];
@@ -189,6 +189,50 @@ CppValue CudaSection::value(BodyValue v) {
   }
   declare(scope, pass_of(level), "const " + type + " " + name + " = " + made.text + ";");
   return known[v] = {name, type};
+}
+
+// Note [Halves in pairs]
+// Sums, differences and products of halves are computed in float and rounded. Float has more than twice the digits of a half, so
+// that the second rounding changes nothing, and the instructions for two halves give the same in half the time. The even
+// element of two computes the word for both.
+std::optional<std::string> CudaSection::pair(BodyValue v) {
+  if (const auto known = pairs_.find(v); known != pairs_.end()) return known->second;
+  std::optional<std::string>& made = pairs_[v];
+  const ExprGraph::Node& rounding = code_.node(v);
+  const DType half = rounding.dtype;
+  if (variant_.vector % 2 != 0 || rounding.prim != Prim::Cast || !is_half(half)) return made;
+  const ExprGraph::Node& node = code_.node(rounding.args[0]);
+  const char* const function = node.prim == Prim::Mul   ? "mul"
+                               : node.prim == Prim::Add ? "add"
+                               : node.prim == Prim::Sub ? "sub"
+                                                        : nullptr;
+  if (function == nullptr || node.dtype != DType::Float32) return made;
+  const std::optional<std::string> a = pair_of_operand(node.args[0], half);
+  const std::optional<std::string> b = a ? pair_of_operand(node.args[1], half) : std::nullopt;
+  if (!b) return made;
+  const std::string name = "pair" + number(v);
+  before += "      unsigned " + name + "[" + number(variant_.vector / 2) + "];\n";
+  declare(Scope::Column, pass_,
+          "if (e % 2 == 0) " + name + "[e / 2] = w_pair<" + cuda_element(half) + ">::" + function + "(" + *a +
+              ", " + *b + ");");
+  return pairs_[v] = name + "[e / 2]";
+}
+
+// A half as a float is half of a word that is there, or the same for all elements.
+std::optional<std::string> CudaSection::pair_of_operand(BodyValue v, DType half) {
+  const ExprGraph::Node& widening = code_.node(v);
+  if (widening.prim != Prim::Cast || code_.node(widening.args[0]).dtype != half) return std::nullopt;
+  const BodyValue x = widening.args[0];
+  const ExprGraph::Node& node = code_.node(x);
+  const ValueLevel& level = code_.levels.values[x];
+  if (!level.uses_column)
+    return std::string("w_pair<") + cuda_element(half) + ">::both(" + value(x).text + ")";
+  if (kept_.count(x) != 0) return std::nullopt;
+  if (node.prim != Prim::Input) return pair(x);
+  const Source& source = body_.sources.at(node.imm);
+  if (source.kind != Source::Kind::Load || !is_direct(source)) return std::nullopt;
+  static_cast<void>(value(x));
+  return "load" + number(node.imm) + "[k].w[e / 2]";
 }
 
 void CudaSection::keep(BodyValue v) {
@@ -248,9 +292,13 @@ CppValue CudaSection::load(uint32_t s, const Source& source, DType dtype, const 
   if (loaded_.insert(s).second) {
     declared += "    w_pack<" + std::string(cuda_element(dtype)) + ", " + number(variant_.vector) + "> " +
                 pack + "[" + packs + "];\n";
-    if (code_.is_packed(source)) {
-      const std::string from = packed_address(source.param, source.index);
-      loads += "        w_load<" + hint_of(source.index) + ", " +
+    if (std::find(turned.begin(), turned.end(), s) != turned.end()) {
+      loads += "        " + element + " = tile" + number(s) + "[x][y + 8 * k];\n";
+    } else if (code_.is_packed(source)) {
+      const bool is_held = std::find(held.begin(), held.end(), s) != held.end();
+      const std::string from =
+          is_held ? "held" + number(s) + " + c0" : packed_address(source.param, source.index);
+      loads += std::string("        w_load<w_cached, ") +
                (variant_.aligned[s] || variant_.vector == 1 ? "true" : "false") + ">(" + element + ", " +
                from + count_text() + ");\n";
     } else {
@@ -314,11 +362,15 @@ void CudaSection::store(const BodyStore& store, size_t s, const std::string& lin
     // Elements that are only moved keep their bits, signalling NaNs too.
     const bool is_moved = node.prim == Prim::Input && loaded_.count(static_cast<uint32_t>(node.imm)) != 0 &&
                           body_.sources[node.imm].kind == Source::Kind::Load;
-    if (is_moved) declare(Scope::Column, pass_, "w_copy(" + pack + ", load" + number(node.imm) + "[k], e);");
+    const auto two = pairs_.find(store.value);
+    if (two != pairs_.end() && two->second && node.dtype == dtype)
+      declare(Scope::Column, pass_, "if (e % 2 == 0) " + pack + ".w[e / 2] = " + *two->second + ";");
+    else if (is_moved)
+      declare(Scope::Column, pass_, "w_copy(" + pack + ", load" + number(node.imm) + "[k], e);");
     else declare(Scope::Column, pass_, "w_put(" + pack + ", e, " + x + ");");
     const bool is_aligned = variant_.aligned[body_.sources.size() + s] || variant_.vector == 1;
-    after += "      w_store<" + hint_of(store.index) + ", " + (is_aligned ? "true" : "false") + ">(" + to +
-             ", " + pack + count_text() + ");\n";
+    after += "      w_store<" + std::string(is_aligned ? "true" : "false") + ">(" + to + ", " + pack +
+             count_text() + ");\n";
     return;
   }
   std::string when = is_column ? "" : line_condition;

@@ -2,6 +2,8 @@
 // Needs cuda_stages and print_cuda. cuda_codegen puts loops around what it collects.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <set>
 
 #include "compiler/codegen/cuda_stages.h"
@@ -40,12 +42,21 @@ class CudaSection {
   // Keeps a value with a column of this pass for the later ones.
   void keep(BodyValue v);
   void use_fold(uint32_t fold, CppValue result) { folds_[fold] = std::move(result); }
+  // Asks for a source in this pass, that later ones have it.
+  void preload(uint32_t source);
   // A statement for each element of this pass.
   void statement(const std::string& text);
   // A value of the line goes somewhere: a statement among the actions of this pass.
   void action(const std::string& text) { actions.at(pass_) += "    " + text + "\n"; }
   std::string index_text(Sym index);
   std::string bound(const char* name, Sym size);
+  // These sources are read from shared memory, as held0 + c0.
+  std::vector<uint32_t> held;
+  // These from tiles, as tile0[x][y + 8 * k].
+  std::vector<uint32_t> turned;
+  // The index of a packed access without its column.
+  std::string base_text(Sym index) { return index_text(code_.access(index)->base); }
+  std::string buffer(uint32_t param);
   // Loads of packs stay in registers from pass to pass.
   bool keeps_loads = false;
   bool uses_random = false, uses_atomics = false;
@@ -57,16 +68,16 @@ class CudaSection {
   uint32_t pass_of(const ValueLevel& level) const { return joins_passes_ ? 0 : level.pass; }
   void declare(Scope scope, uint32_t pass, const std::string& text);
   CppValue source(BodyValue v, const ExprGraph::Node& node, const Source& source, const ValueLevel& level);
+  std::optional<std::string> pair(BodyValue v);
+  std::optional<std::string> pair_of_operand(BodyValue v, DType half);
   CppValue load(uint32_t s, const Source& source, DType dtype, const ValueLevel& level);
   bool is_direct(const Source& source) const;
-  std::string buffer(uint32_t param);
   std::string packed_address(uint32_t param, Sym index);
   std::string symbol_text(uint32_t symbol);
   std::string atom_text(uint32_t atom);
   void require_indirect(uint32_t k);
   std::string element_text(Scope scope) const;
   std::string count_text() const { return variant_.has_tail ? ", n" : ""; }
-  std::string hint_of(Sym index) const;
 
   const CudaBody& code_;
   const LoopBody& body_;
@@ -77,6 +88,7 @@ class CudaSection {
   bool joins_passes_;
   uint32_t pass_ = 0;
   std::map<BodyValue, CppValue> values_, column_values_;
+  std::map<BodyValue, std::optional<std::string>> pairs_;  // of this pass
   std::map<BodyValue, std::string> kept_;
   std::map<uint32_t, CppValue> folds_;
   std::set<uint32_t> loaded_, buffers_, sizes_, indirects_, column_indirects_;

@@ -30,14 +30,55 @@ std::string CudaStageWriter::flat_stage(const std::string& name) {
          number(int64_t{kCudaThreads} * variant_.packs) + " + (w_int)threadIdx.x;\n" + loops + "}\n";
 }
 
+// A warp reads 32 neighbours along the rows, and finds those along the columns in shared memory. Rows of 33 words keep both ways
+// clear of bank conflicts.
+std::string CudaStageWriter::tiled_stage(const std::string& name) {
+  CudaSection section(code_, variant_, params_, printer_, Part::Rows);
+  bounds(section);
+  section.packs = number(variant_.packs);
+  const std::string size = number(kCudaTile), step = number(kCudaThreads / kCudaTile);
+  std::string tiles, copies;
+  for (uint32_t s = 0; s < body_.sources.size(); ++s) {
+    const Source& source = body_.sources[s];
+    if (!code_.is_turned(source)) continue;
+    section.turned.push_back(s);
+    tiles += "  __shared__ w_pack<" + std::string(cuda_element(body_.buffers[source.param].dtype)) +
+             ", 1> tile" + number(s) + "[" + size + "][" + size + " + 1];\n";
+    copies += "      w_load<w_cached, true>(tile" + number(s) + "[y + " + step + " * k][x], " +
+              section.buffer(source.param) + " + (" + section.index_text(source.index) + "));\n";
+  }
+  collect_line(section, 0, true, "true", "line");
+  collect(section, 0, true, true, "");
+  std::string lines, actions;
+  for (size_t pass = 0; pass < section.line.size(); ++pass)
+    lines += section.line[pass], actions += section.actions[pass];
+  const std::string loops =
+      pack_loops(section,
+                 "      const w_int row = row0 + y + " + step +
+                     " * k, c0 = column0 + x;\n      if (row < rows && c0 < columns) {\n",
+                 lines, actions);
+  std::string text = begin(name) + section.head + tiles + "  const int x = threadIdx.x % " + size +
+                     ", y = threadIdx.x / " + size + ";\n  const w_int across = (columns + " + size +
+                     " - 1) / " + size + ", down = (rows + " + size + " - 1) / " + size +
+                     ", strip = w_over((w_int)block, across), column0 = ((w_int)block - strip * across) * " +
+                     size + ", batch_of = w_over(strip, down), row0 = (strip - batch_of * down) * " + size +
+                     ";\n";
+  if (body_.batch.is_symbolic()) text += "  const w_int batch = batch_of;\n";
+  return text + "#pragma unroll\n  for (int k = 0; k < " + section.packs +
+         "; ++k) {\n    const w_int row = row0 + x, c = column0 + y + " + step +
+         " * k;\n    if (row < rows && c < columns) {\n" + copies + "    }\n  }\n  __syncthreads();\n" +
+         loops + "}\n";
+}
+
 // Rows, or blocks of rows with the sums of their columns.
 std::string CudaStageWriter::rows_stage(const std::string& name, bool has_blocks) {
   const bool folds_only = variant_.kind == CudaVariant::Class::RowsThenOuter;
   CudaSection section(code_, variant_, params_, printer_, Part::Rows);
   section.keeps_loads = variant_.is_persistent;
   section.packs = number(variant_.packs);
+  section.held = code_.held_sources(variant_);
   bounds(section);
-  const std::string condition = has_blocks ? "is_there && t == 0" : "is_there && t == 0";
+  const std::string condition = "is_there && t == 0";
   uint32_t passes = code_.num_passes();
   if (folds_only)
     for (passes = 0; uint32_t f : all_column_folds())
@@ -49,7 +90,9 @@ std::string CudaStageWriter::rows_stage(const std::string& name, bool has_blocks
     if (!folds_only) collect_line(section, pass, false, condition, "line");
     if (pass == passes) break;
     collect(section, pass, false, !folds_only, "[k][e]");
-    texts.push_back(row_pass(section, pass, has_blocks ? "row & 1" : "0"));
+    if (has_blocks && pass == 0)
+      for (const uint32_t source : section.held) section.preload(source);
+    texts.push_back(row_pass(section, pass, has_blocks ? "i & 1" : "0"));
   }
   std::string row = has_blocks ? "" : line_text("line");
   for (uint32_t pass = 0; pass < passes; ++pass)
@@ -58,19 +101,29 @@ std::string CudaStageWriter::rows_stage(const std::string& name, bool has_blocks
   if (folds_only)
     for (uint32_t f : all_column_folds())
       row += "    if (" + condition + ") " + scratch(What::Fold, f) + "[line] = f" + number(f) + ";\n";
+  std::string held;
+  if (variant_.is_held) held = has_blocks ? held_places(section, "") : held_rows(section, row);
+  if (variant_.is_held && !has_blocks)
+    return begin(name) + shared_text() + section.head + lanes_text() + held;
   std::string text = begin(name) + shared_text() + section.head + lanes_text() +
                      "  const w_int unit = (w_int)block * ((int)" + word(kWordThreads) +
                      " / threads) + (int)threadIdx.x / threads;\n";
   if (!has_blocks)
-    return text +
-           "  const bool is_there = unit < batches * rows;\n  const w_int line = is_there ? unit : 0, "
+    return text + "  const bool is_there = threads >= " + number(kCudaRowThreads) +
+           " || unit < batches * rows;\n  const w_int line = is_there ? unit : 0, "
            "limit = "
            "is_there ? columns : 0;\n" +
            row + "}\n";
-  text += block_text() +
-          "  const bool has_block = unit < batches * blocks_of_rows;\n  const w_int batch = has_block ? "
+  text += block_text() + "  const bool has_block = threads >= " + number(kCudaRowThreads) +
+          " || unit < batches * blocks_of_rows;\n  const w_int batch = has_block ? "
           "w_over(unit, "
-          "blocks_of_rows) : 0, of_batch = unit - batch * blocks_of_rows;\n";
+          "blocks_of_rows) : 0, of_batch = unit - batch * blocks_of_rows;\n" +
+          held;
+  if (variant_.is_held)
+    text +=
+        "  const auto ask = [&](const int i) {\n    const w_int at = of_batch * rows_of_block + i;\n    if "
+        "(has_block && i < rows_of_block && at < rows) ask_row(batch * rows + at, 0);\n    w_commit();\n  "
+        "};\n  ask(0);\n";
   std::string end;
   for (uint32_t f : arrays()) {
     const std::string n = number(f), v = number(vector());
@@ -84,11 +137,44 @@ std::string CudaStageWriter::rows_stage(const std::string& name, bool has_blocks
   }
   return text +
          "  for (int i = 0; i < rows_of_block; ++i) {\n    const w_int at = of_batch * rows_of_block + "
-         "i;\n" +
-         "    const bool is_there = has_block && at < rows;\n    const w_int row = is_there ? at : 0, line "
+         "i;\n    if (threads >= " +
+         number(kCudaRowThreads) + " && at >= rows) break;\n" +
+         "    const bool is_there = threads >= " + number(kCudaRowThreads) +
+         " || (has_block && at < rows);\n    const w_int row = is_there ? at : 0, line "
          "= batch * "
          "rows + row, limit = is_there ? columns : 0;\n" +
          row + "  }\n" + end + "}\n";
+}
+
+// Where rows are in shared memory, and how a thread asks for packs of the row `line`: those that it will read itself.
+std::string CudaStageWriter::held_places(CudaSection& section, const std::string& first) {
+  std::string places = "  extern __shared__ uint4 w_held[];\n", copies, bases, used;
+  for (const uint32_t s : section.held) {
+    const Source& source = body_.sources[s];
+    const std::string type = cuda_element(body_.buffers[source.param].dtype), n = number(s);
+    places += "  " + type + "* const held" + n + " = (" + type + "*)((char*)w_held" + used + ");\n";
+    used += " + (columns * (int)sizeof(" + type + ") + 15) / 16 * 16";
+    bases += "    const w_int base" + n + " = " + section.base_text(source.index) + ";\n";
+    copies += "        w_ask<" + type + ", " + number(vector()) + ">(held" + n + " + c0, " +
+              section.buffer(source.param) + " + (base" + n + " + c0));\n";
+  }
+  return places + "  const auto ask_row = [&](const w_int line, const w_int first) {\n" + line_text("line") +
+         bases + "#pragma unroll\n    for (int k = 0; k < " + section.packs + "; ++k) {\n" +
+         row_open(first, "columns") + copies + "    }}\n  };\n";
+}
+
+// A block takes one row after another, and asks for the next one where it reads this one for the last time, so that memory is
+// never idle.
+std::string CudaStageWriter::held_rows(CudaSection& section, const std::string& row) {
+  std::string text = held_places(section, "first + ");
+  for (const uint32_t f : all_column_folds()) text += "  int turn" + number(f) + " = 0;\n";
+  return text + "  const w_int lines = batches * rows, stride = (w_int)" + word(kWordBlocks) +
+         ", limit = columns;\n  const int step = " + step() +
+         ", parts = (int)((columns + step - 1) / step);\n  const auto ask = [&](const w_int line, const "
+         "w_int first) {\n    if (line < lines) ask_row(line, first);\n    w_commit();\n  };\n  for (w_int "
+         "first = 0; first < columns; first += step) ask((w_int)block, first);\n  for (w_int line = "
+         "(w_int)block; line < lines; line += stride) {\n    const bool is_there = true;\n" +
+         row + "  }\n}\n";
 }
 
 std::vector<uint32_t> CudaStageWriter::all_column_folds() const {
@@ -175,7 +261,7 @@ std::string CudaStageWriter::split_stage(const std::string& name, uint32_t pass)
       section.use_fold(f, {scratch(What::Fold, f) + "[line]", type_of(f)});
   collect_line(section, pass, false, "b == 0 && threadIdx.x == 0", "line");
   collect(section, pass, false, true, "");
-  const std::string loops = pack_loops(section, row_open("first + ", "end"), "", "");
+  const std::string loops = part_loops(section);
   const std::vector<uint32_t> folds = column_folds(pass);
   const std::string size = number(kCudaBlockColumns);
   std::string rest;

@@ -53,6 +53,7 @@ class CudaStageWriter {
       names.push_back(name);
       switch (stage.kind) {
         case CudaStage::Kind::Flat: text += flat_stage(name); break;
+        case CudaStage::Kind::Tiled: text += tiled_stage(name); break;
         case CudaStage::Kind::Rows: text += rows_stage(name, false); break;
         case CudaStage::Kind::RowsOuter: text += rows_stage(name, true); break;
         case CudaStage::Kind::Outer: text += outer_stage(name, stage.reads_folds); break;
@@ -70,6 +71,7 @@ class CudaStageWriter {
   static std::string suffix(const CudaStage& stage) {
     switch (stage.kind) {
       case CudaStage::Kind::Flat:
+      case CudaStage::Kind::Tiled:
       case CudaStage::Kind::RowsOuter: return "_all";
       case CudaStage::Kind::Rows: return "_rows";
       case CudaStage::Kind::Outer: return "_columns";
@@ -155,7 +157,7 @@ class CudaStageWriter {
 
   // What a pass does for each pack: loops over the packs of a thread, loads first. `open` sets c0 and opens one brace.
   std::string pack_loops(const CudaSection& section, const std::string& open, const std::string& line,
-                         const std::string& actions) const {
+                         const std::string& actions, const std::string& after_loads = "") const {
     const std::string packs = section.packs;
     const std::string head = "#pragma unroll\n    for (int k = 0; k < " + packs + "; ++k) {\n" + open;
     std::string count;
@@ -163,6 +165,7 @@ class CudaStageWriter {
       count = "      const int n = (int)w_least(columns - c0, " + number(vector()) + ");\n";
     std::string text = section.declared;
     if (!section.loads.empty()) text += head + line + count + section.loads + "    }}\n";
+    text += after_loads;
     if (section.element.empty() && section.after.empty() && actions.empty()) return text;
     text += head + line + actions + count + section.before;
     if (!section.element.empty())
@@ -273,11 +276,20 @@ class CudaStageWriter {
   // The packs of a thread, `first` columns on.
   std::string row_open(const std::string& first, const char* limit) const {
     const std::string at = vector() == 1 ? "t + k * lanes" : number(vector()) + " * (t + k * threads)";
-    return "      const w_int c0 = " + first + at + ";\n      if (c0 < " + limit + ") {\n";
+    const std::string condition = *limit == 0 ? "" : "if (c0 < " + std::string(limit) + ") ";
+    return "      const w_int c0 = " + first + at + ";\n      " + condition + "{\n";
   }
   std::string step() const {
     return vector() == 1 ? number(variant_.packs) + " * lanes"
                          : number(vector() * variant_.packs) + " * threads";
+  }
+
+  // The packs of all threads from `first` on, of which the last may be missing. Without a test for each pack, what one thread
+  // does for several of them is done at once.
+  std::string part_loops(const CudaSection& section) const {
+    return "    if (first + " + step() + " <= end) {\n" +
+           pack_loops(section, row_open("first + ", ""), "", "") + "    } else {\n" +
+           pack_loops(section, row_open("first + ", "end"), "", "") + "    }\n";
   }
 
   // One pass over the columns of a row, with its folds as f0, f1, …
@@ -285,14 +297,23 @@ class CudaStageWriter {
     const std::vector<uint32_t> folds = column_folds(pass);
     std::string text;
     if (variant_.is_persistent) {
-      text += accumulators(pass) + pack_loops(section, row_open("", "limit"), "", "");
+      const bool is_held = variant_.is_held && pass == 0;
+      if (is_held) text += "    w_wait(0);\n";
+      text += accumulators(pass) +
+              pack_loops(section, row_open("", "limit"), "", "", is_held ? "    ask(i + 1);\n" : "");
       for (uint32_t f : folds)
         text += "    const " + type_of(f) + " f" + number(f) + " = " + folded(f, parity) + ";\n";
       return text;
     }
-    const std::string loops = pack_loops(section, row_open("first + ", "end"), "", "");
-    const std::string loop =
-        "    for (w_int first = begin; first < end; first += " + step() + ") {\n" + loops + "    }\n";
+    const std::string loops = part_loops(section);
+    std::string wait, ask;
+    if (variant_.is_held) {
+      const bool is_last = pass + 1 == code_.num_passes();
+      if (pass == 0) wait = "    w_wait(parts - 1" + std::string(is_last ? "" : " - first / step") + ");\n";
+      if (is_last) ask = "    ask(line + stride, first);\n";
+    }
+    const std::string loop = "    for (w_int first = begin; first < end; first += " + step() + ") {\n" +
+                             wait + loops + ask + "    }\n";
     if (folds.empty()) return "    {\n    const w_int begin = 0, end = limit;\n" + loop + "    }\n";
     std::string before, after, inside;
     for (uint32_t f : folds) {
@@ -300,7 +321,7 @@ class CudaStageWriter {
       before += "    " + type + " f" + n + ", v" + n + "[4] = {" + none(f) + ", " + none(f) + ", " + none(f) +
                 ", " + none(f) + "};\n";
       // The blocks' values are a row of at most sixteen: one lane, four accumulators.
-      inside += "    f" + n + " = " + folded(f, "b & 1") + ";\n" +
+      inside += "    f" + n + " = " + folded(f, variant_.is_held ? "turn" + n + "++ & 1" : "b & 1") + ";\n" +
                 "#pragma unroll\n    for (int i = 0; i < 4; ++i) if ((b & 3) == i) v" + n + "[i] = " + op(f) +
                 "::of(v" + n + "[i], f" + n + ");\n";
       after += "    if (columns > " + number(kCudaBlockColumns) + ") f" + n + " = w_fold4<" + op(f) + ">(v" +
@@ -315,7 +336,10 @@ class CudaStageWriter {
   // ---- Stages (cuda_stage_writer.cpp)
 
   std::string flat_stage(const std::string& name);
+  std::string tiled_stage(const std::string& name);
   std::string rows_stage(const std::string& name, bool has_blocks);
+  std::string held_places(CudaSection& section, const std::string& first);
+  std::string held_rows(CudaSection& section, const std::string& row);
   std::vector<uint32_t> all_column_folds() const;
   std::string outer_stage(const std::string& name, bool reads_folds);
   std::string last_block(const std::string& counter, const std::string& count) const;

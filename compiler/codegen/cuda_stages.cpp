@@ -17,10 +17,14 @@ namespace {
 // Rows that stay in registers: 16 values a thread of each stream, 32 where there are few streams.
 constexpr int64_t kPersistentColumns = 8192, kLongPersistentColumns = 16384;
 constexpr int kFewStreams = 2, kMostStreams = 6;
-// From this many bytes on, data do not stay in the L2 between kernels: half of it is 25 MB.
-constexpr double kStreamedBytes = 32e6;
 // Rows shorter than this gain nothing from packs of eight halves: their loads are few.
 constexpr int64_t kLongHalves = 2048;
+// Shared memory of an SM that blocks can have, each of them with a kilobyte of the system's, and the most of it for one.
+constexpr int64_t kSharedOfSm = 228 * 1024, kSharedOfBlock = 227 * 1024, kSharedOfSystem = 1024;
+// What the folds along the columns have in the text at most: 64 values of 8 bytes for each of 8 folds.
+constexpr int64_t kSharedOfFolds = 4096;
+// Threads of an SM with 64 registers each.
+constexpr int64_t kThreadsOfSm = 1024;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t power_from(int64_t n) {
@@ -115,6 +119,16 @@ bool CudaBody::is_packed(const BodyStore& store) const {
   if (store.each != BodyStore::Each::Element && store.each != BodyStore::Each::Column) return false;
   const std::optional<Access> at = access(store.index);
   return at && is_int(at->stride, 1);
+}
+
+bool CudaBody::is_turned(const Source& source) const {
+  if (source.kind != Source::Kind::Load || source.mask != kNoBodyValue || !indirects(source.index).empty())
+    return false;
+  const std::optional<Access> at = access(source.index);
+  if (!at || is_int(at->stride, 0) || is_int(at->stride, 1)) return false;
+  SymTable& table = body.expressions->syms;
+  const Sym next = table.binary(SymOp::Add, body.row, Sym::from_int(1));
+  return is_int(table.binary(SymOp::Sub, substitute(table, source.index, body.row, next), source.index), 1);
 }
 
 CudaSizes CudaBody::sizes_of(const int64_t* size_values) const {
@@ -232,23 +246,17 @@ CudaVariant CudaBody::variant(const CudaSizes& sizes, void* const* addresses,
   CudaVariant made;
   const int64_t columns = sizes.columns, lines = sizes.lines();
 
-  // ---- Width of indices and hints for the caches
-  double largest = static_cast<double>(lines) * static_cast<double>(columns), bytes = 0;
-  const auto count = [&](Sym index, DType dtype, bool is_all) {
-    const double elements = bound(index, sizes);
-    largest = std::max(largest, elements);
-    if (is_all) bytes += elements * static_cast<double>(size_of(dtype));
-  };
-  for (const Source& source : body.sources) {
-    if (source.kind == Source::Kind::Load) count(source.index, body.buffers[source.param].dtype, true);
-    else if (source.kind == Source::Kind::Place || source.kind == Source::Kind::Random)
-      count(source.index, DType::Float32, false);
-  }
-  for (const BodyStore& store : body.stores) count(store.index, body.buffers[store.param].dtype, true);
-  for (const Indirect& indirect : body.indirects) count(indirect.size, DType::Float32, false);
+  // ---- Width of indices
+  double largest = static_cast<double>(lines) * static_cast<double>(columns);
+  const auto count = [&](Sym index) { largest = std::max(largest, bound(index, sizes)); };
+  for (const Source& source : body.sources)
+    if (source.kind == Source::Kind::Load || source.kind == Source::Kind::Place ||
+        source.kind == Source::Kind::Random)
+      count(source.index);
+  for (const BodyStore& store : body.stores) count(store.index);
+  for (const Indirect& indirect : body.indirects) count(indirect.size);
   // Beyond the end by a pass of one block.
   made.is_wide = largest + 65536 >= 0x1p31;
-  made.is_streamed = bytes > kStreamedBytes;
 
   // ---- Class
   const int streams = count_streams();
@@ -272,6 +280,12 @@ CudaVariant CudaBody::variant(const CudaSizes& sizes, void* const* addresses,
                 : columns > kCudaBlockColumns && lines < target.sms ? Class::Split
                                                                     : Class::Rows;
   }
+  const bool is_turned_somewhere =
+      std::any_of(body.sources.begin(), body.sources.end(), [&](const Source& s) { return is_turned(s); });
+  // Smaller ones are in the caches anyway.
+  if (made.kind == Class::Flat && is_turned_somewhere && columns >= kCudaTile / 2 &&
+      sizes.rows >= kCudaTile / 2)
+    made.kind = Class::Tiled;
   made.is_persistent = made.kind == Class::RowsOuter || (made.kind == Class::Rows && fits);
 
   // ---- Packs
@@ -293,6 +307,8 @@ CudaVariant CudaBody::variant(const CudaSizes& sizes, void* const* addresses,
       if (lines > 1)
         while (columns % vector != 0) vector /= 2;
     }
+  } else if (made.kind == Class::Tiled) {
+    vector = 1;
   } else if (made.kind == Class::Outer) {
     if (columns % 4 == 0) vector = 4;
   } else if (columns % 4 == 0) {
@@ -311,6 +327,8 @@ CudaVariant CudaBody::variant(const CudaSizes& sizes, void* const* addresses,
   } else if (made.kind == Class::Flat) {
     made.packs = static_cast<uint8_t>(vector == 1 ? 4 : streams <= 3 ? 2 : 1);
     if (num_passes() == 0) made.packs = 1;
+  } else if (made.kind == Class::Tiled) {
+    made.packs = kCudaTile * kCudaTile / kCudaThreads;
   } else if (made.kind == Class::Outer) {
     made.packs = static_cast<uint8_t>(streams <= 1 ? 8 : 4);  // rows at once
   } else {
@@ -332,7 +350,41 @@ CudaVariant CudaBody::variant(const CudaSizes& sizes, void* const* addresses,
                            aligned(source.param, source.index, is_packed(source)));
   for (const BodyStore& store : body.stores)
     made.aligned.push_back(aligned(store.param, store.index, is_packed(store)));
+
+  // ---- Rows in shared memory
+  const bool is_long = made.kind == Class::Rows && !made.is_persistent && lines >= target.sms;
+  // Where a block has one row at a time.
+  const bool is_outer =
+      made.kind == Class::RowsOuter && cuda_lanes(columns) / lanes_of_thread(made) >= kCudaThreads;
+  if ((is_long || is_outer) && body.folds.size() <= 8) {
+    made.is_held = true;
+    int64_t held = 0;
+    for (const uint32_t source : held_sources(made)) held += held_bytes(source, columns);
+    made.is_held = held > 0 && held + kSharedOfFolds <= kSharedOfBlock;
+  }
   return made;
+}
+
+// What differs from row to row and comes in whole words; nobody writes it.
+std::vector<uint32_t> CudaBody::held_sources(const CudaVariant& variant) const {
+  std::vector<uint32_t> held;
+  if (!variant.is_held) return held;
+  for (uint32_t s = 0; s < body.sources.size(); ++s) {
+    const Source& source = body.sources[s];
+    if (!is_packed(source) || body.buffers[source.param].is_written) continue;
+    const size_t bytes = size_of(body.buffers[source.param].dtype) * variant.vector;
+    const IndexUse use = use_of(body, levels, source.index);
+    if (use.column && (use.row || use.batch) && bytes % 4 == 0 &&
+        (variant.aligned[s] || (variant.vector == 1 && bytes <= 8)))
+      held.push_back(s);
+  }
+  return held;
+}
+
+int64_t CudaBody::held_bytes(uint32_t source, int64_t columns) const {
+  return divide_up(columns * static_cast<int64_t>(size_of(body.buffers[body.sources[source].param].dtype)),
+                   16) *
+         16;
 }
 
 // ---- Stages
@@ -346,6 +398,7 @@ std::vector<CudaStage> CudaBody::stages(const CudaVariant& variant) const {
         store.each == BodyStore::Each::Column || (store.each == BodyStore::Each::Batch && !has_row_values_);
   switch (variant.kind) {
     case CudaVariant::Class::Flat: stages.push_back({Kind::Flat}); break;
+    case CudaVariant::Class::Tiled: stages.push_back({Kind::Tiled}); break;
     case CudaVariant::Class::Rows: stages.push_back({Kind::Rows}); break;
     case CudaVariant::Class::RowsOuter: stages.push_back({Kind::RowsOuter}); break;
     case CudaVariant::Class::RowsThenOuter:
@@ -426,7 +479,7 @@ CudaGeometry CudaBody::geometry(const CudaStage& stage, const CudaVariant& varia
   // The tree's lanes over the columns of a thread's packs; a looped row takes all.
   const int row_threads = std::max(1, cuda_lanes(sizes.columns) / lanes_of_thread(variant));
   const auto in_groups = [&](int64_t units) {
-    int threads = std::max(row_threads, kCudaThreads);
+    int threads = row_threads >= kCudaRowThreads ? row_threads : kCudaThreads;
     // Few rows are spread over more blocks.
     while (threads > std::max(row_threads, 64) && divide_up(units * row_threads, threads) < target.sms)
       threads /= 2;
@@ -440,8 +493,23 @@ CudaGeometry CudaBody::geometry(const CudaStage& stage, const CudaVariant& varia
           sizes.lines() * (num_passes() == 0 ? 1 : divide_up(sizes.columns, variant.vector));
       return {divide_up(packs, int64_t{kCudaThreads} * variant.packs), kCudaThreads};
     }
-    case CudaStage::Kind::Rows: return in_groups(sizes.lines());
-    case CudaStage::Kind::RowsOuter: return in_groups(sizes.batches * blocks_of_rows);
+    case CudaStage::Kind::Tiled:
+      return {sizes.batches * divide_up(sizes.rows, kCudaTile) * divide_up(sizes.columns, kCudaTile),
+              kCudaThreads};
+    case CudaStage::Kind::Rows: {
+      if (!variant.is_held) return in_groups(sizes.lines());
+      int64_t shared = 0;
+      for (const uint32_t source : held_sources(variant)) shared += held_bytes(source, sizes.columns);
+      const int64_t of_sm = std::clamp<int64_t>(kSharedOfSm / (shared + kSharedOfFolds + kSharedOfSystem), 1,
+                                                kThreadsOfSm / row_threads);
+      return {std::min(sizes.lines(), target.sms * of_sm), row_threads, shared};
+    }
+    case CudaStage::Kind::RowsOuter: {
+      CudaGeometry geometry = in_groups(sizes.batches * blocks_of_rows);
+      for (const uint32_t source : held_sources(variant))
+        geometry.shared_bytes += held_bytes(source, sizes.columns);
+      return geometry;
+    }
     case CudaStage::Kind::Outer: {
       const int64_t at_once = kCudaThreads / tile_threads(variant, sizes.columns);
       return {sizes.batches * tiles * divide_up(blocks_of_rows, at_once), kCudaThreads};

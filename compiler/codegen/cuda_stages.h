@@ -12,7 +12,9 @@ namespace weft::compiler {
 inline constexpr int64_t kCudaBlockColumns = 32768;
 inline constexpr int kCudaLanes = 512;       // of a row, at most
 inline constexpr int kCudaThreads = 256;     // of a block where nothing asks for more
+inline constexpr int kCudaRowThreads = 128;  // from so many on, the threads of a row are a block
 inline constexpr int kCudaTileThreads = 32;  // along the columns of a tile
+inline constexpr int kCudaTile = 32;         // Tiled: rows and columns
 
 // The numbers of one call.
 struct CudaSizes {
@@ -29,6 +31,7 @@ int64_t cuda_blocks_of_rows(int64_t rows);  // at least 1, which folds nothing w
 struct CudaStage {
   enum class Kind : uint8_t {
     Flat,
+    Tiled,
     Rows,
     RowsOuter,
     Outer,
@@ -62,6 +65,7 @@ struct CudaScratch {
 struct CudaGeometry {
   int64_t blocks = 0;
   int threads = 0;
+  int64_t shared_bytes = 0;  // that the launch asks for, beside the arrays of the text
 };
 
 // The words that a launch passes for each body, before the offsets of its scratch memory.
@@ -121,6 +125,13 @@ class CudaBody {
   int64_t scratch_bytes(const CudaScratch& scratch, const CudaVariant& variant, const CudaSizes& sizes) const;
   CudaGeometry geometry(const CudaStage& stage, const CudaVariant& variant, const CudaSizes& sizes,
                         const CudaTarget& target) const;
+
+  // A load whose neighbours in memory are those of the next row: stride 1 along the rows, another one along the columns.
+  bool is_turned(const Source& source) const;
+
+  // Where rows are held: the sources that are, and the bytes of a row of each.
+  std::vector<uint32_t> held_sources(const CudaVariant& variant) const;
+  int64_t held_bytes(uint32_t source, int64_t columns) const;
 
   // Threads along the columns of a tile, and columns of a tile.
   static int tile_threads(const CudaVariant& variant, int64_t columns);

@@ -163,7 +163,6 @@ TEST(CudaCode, RowsStayInRegistersAndMoveSixteenBytes) {
   const CudaVariant v = variant_of(b.body);
   EXPECT_EQ(v.kind, Class::Rows);
   EXPECT_TRUE(v.is_persistent);
-  EXPECT_TRUE(v.is_streamed);
   EXPECT_FALSE(v.is_wide);
   EXPECT_EQ(v.vector, 4);
   EXPECT_EQ(v.packs, 4);
@@ -179,6 +178,101 @@ TEST(CudaCode, RowsStayInRegistersAndMoveSixteenBytes) {
   BodyBuilder h;
   normalize(h, Sym::from_int(8192), Sym::from_int(4096), bf16);
   EXPECT_EQ(variant_of(h.body).vector, 8);
+}
+
+// What ptxas says of the kernels: registers of a thread, and bytes that did not fit into them.
+struct Resources {
+  int registers = 0, spilled = 0;
+};
+Resources resources_of(const CudaCode& code) {
+  std::vector<const char*> options = kOptions;
+  options.push_back("--ptxas-options=-v");
+  std::string log;
+  EXPECT_FALSE(Nvrtc::instance().compile(code.text, options, log).empty()) << log.substr(0, 3000);
+  Resources most;
+  const auto most_of = [&](const std::string& before, const std::string& after) {
+    int found = 0;
+    for (size_t at = 0; (at = log.find(after, at)) != std::string::npos; ++at) {
+      const size_t start = log.rfind(before, at);
+      if (start != std::string::npos) found = std::max(found, std::stoi(log.substr(start + before.size())));
+    }
+    return found;
+  };
+  most.registers = most_of("Used ", " registers");
+  most.spilled = most_of(", ", " bytes spill stores");
+  return most;
+}
+
+TEST(CudaCode, LongRowsAreHeldInSharedMemory) {
+  WEFT_NVRTC_OR_SKIP();
+  BodyBuilder b;
+  normalize(b, Sym::from_int(4096), Sym::from_int(50257), f32);
+  const CudaBody body(b.body);
+  const CudaVariant v = variant_of(b.body);
+  EXPECT_EQ(v.kind, Class::Rows);
+  EXPECT_TRUE(v.is_held);
+  const CudaSizes sizes = body.traced_sizes();
+  ASSERT_EQ(body.held_sources(v).size(), 1u);
+  const CudaGeometry geometry = body.geometry({CudaStage::Kind::Rows}, v, sizes, CudaTarget{});
+  EXPECT_EQ(geometry.blocks, CudaTarget{}.sms) << "one row of 201 KB fits into an SM";
+  EXPECT_EQ(geometry.shared_bytes, 50257 * 4 + 12);
+  const CudaCode code = generate(b.body);
+  // Memory is read by the copies alone.
+  const size_t kernel = code.text.find("struct w_params");
+  EXPECT_NE(code.text.find("w_ask<float, 1>(held0", kernel), std::string::npos);
+  EXPECT_EQ(code.text.find(", b0 +", code.text.find("for (w_int line", kernel)), std::string::npos);
+  const Resources used = resources_of(code);
+  EXPECT_EQ(used.spilled, 0);
+  EXPECT_LE(used.registers, 128) << "512 threads fill an SM's registers";
+
+  // More columns than shared memory has room for, few rows, and rows of halves that no copy of words reaches.
+  for (const auto& [rows, columns, dtype] :
+       {std::tuple(4096, 60000, f32), std::tuple(64, 20000, f32), std::tuple(4096, 50257, bf16)}) {
+    BodyBuilder other;
+    normalize(other, Sym::from_int(rows), Sym::from_int(columns), dtype);
+    EXPECT_FALSE(variant_of(other.body).is_held) << rows << " x " << columns;
+  }
+}
+
+// Backward of a norm: folds both ways, with the next row on its way while this one is computed.
+TEST(CudaCode, FoldsBothWaysReadAhead) {
+  WEFT_NVRTC_OR_SKIP();
+  BodyBuilder b;
+  const auto arithmetic = b.arithmetic();
+  b.loops(Sym::from_int(1), Sym::from_int(8192), Sym::from_int(4096));
+  const Sym at = b.r * Sym::from_int(4096) + b.c;
+  const Expr x = b.load(b.in(f32), at), g = b.load(b.in(f32), at);
+  const Expr row = b.sum(BodyBuilder::Axis::Columns, x * g);
+  b.store(b.out(f32), at, g - x * row);
+  b.store(b.out(f32), b.c, b.sum(BodyBuilder::Axis::Rows, x * g), BodyStore::Each::Column);
+  const CudaVariant v = variant_of(b.body);
+  EXPECT_EQ(v.kind, Class::RowsOuter);
+  EXPECT_TRUE(v.is_held);
+  const CudaCode code = generate(b.body);
+  EXPECT_NE(code.text.find("ask(i + 1)"), std::string::npos);
+  const Resources used = resources_of(code);
+  EXPECT_EQ(used.spilled, 0);
+  EXPECT_LE(used.registers, 128) << "two blocks on an SM";
+}
+
+// Products and sums of halves come two at a time; what is not rounded at once does not.
+TEST(CudaCode, HalvesArePaired) {
+  for (const DType half : {bf16, DType::Float16}) {
+    BodyBuilder b;
+    const auto arithmetic = b.arithmetic();
+    b.loops(Sym::from_int(1), Sym::from_int(1), Sym::from_int(1 << 20));
+    const Expr x = cast(b.load(b.in(half), b.c), f32), y = cast(b.load(b.in(half), b.c), f32);
+    const Expr product = cast(x * y, half);
+    b.store(b.out(half), b.c, cast(cast(product, f32) + x, half));
+    b.store(b.out(f32), b.c, x - y);
+    const CudaCode code = generate(b.body);
+    const std::string text = code.text.substr(code.text.find("struct w_params"));
+    EXPECT_NE(text.find(">::mul(load0[k].w[e / 2], load1[k].w[e / 2])"), std::string::npos) << text;
+    EXPECT_NE(text.find(">::add("), std::string::npos) << text;
+    EXPECT_EQ(text.find(">::sub("), std::string::npos) << text;
+    WEFT_NVRTC_OR_SKIP();
+    expect_compiles(code);
+  }
 }
 
 TEST(CudaCode, SizesAndAddressesChooseTheVariant) {
