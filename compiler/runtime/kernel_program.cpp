@@ -121,8 +121,10 @@ double cost_of(const LoopBody& body) {
 void run_program(const KernelProgram& program, const KernelStep& kernel, void* const* buffers,
                  const uint64_t* numbers, const int64_t* sizes, KernelError* error, int threads) {
   if (program.function != nullptr) return program.function(buffers, numbers, sizes, error, threads);
+  const bool is_code = program.late != nullptr && program.late->are_there;
   for (size_t b = 0; b < kernel.bodies.size(); ++b) {
-    program.interpreters[b].run(buffers, numbers, sizes, error, threads);
+    if (is_code) program.late->functions[b](buffers, numbers, sizes, error, threads);
+    else program.interpreters[b].run(buffers, numbers, sizes, error, threads);
     buffers += kernel.bodies[b].buffers.size();
     numbers += kernel.bodies[b].numbers.size();
     sizes += kernel.bodies[b].size_symbols.size();
@@ -151,7 +153,8 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
   for (size_t k = 0; k < schedule.kernels.size(); ++k)
     if (schedule.kernels[k].device.is_cpu()) kernels.push_back(k);
   if (kernels.empty()) return programs;
-  if (options.interpret) {
+  KernelBatch* const batch = options.interpret ? nullptr : KernelBatch::current();
+  if (options.interpret || batch != nullptr) {
     for (const size_t k : kernels) {
       const KernelStep& kernel = schedule.kernels[k];
       KernelProgram& program = programs[k];
@@ -161,6 +164,7 @@ std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelO
       }
       program.entry = kernel.bodies[0].name;
       program.source = std::make_shared<const std::string>();
+      if (batch != nullptr) program.late = batch->add(kernel.bodies);
     }
     return programs;
   }

@@ -7,6 +7,7 @@
 #include "compiler/loops/interpreter.h"
 #include "compiler/loops/kernel_call.h"
 #include "compiler/loops/schedule.h"
+#include "compiler/runtime/kernel_batch.h"
 
 namespace weft::compiler {
 
@@ -20,6 +21,7 @@ struct KernelProgram {
   KernelFunction function = nullptr;           // null: interpreted, or on a GPU
   std::vector<Interpreter> interpreters = {};  // of the bodies, one after another
   std::shared_ptr<CudaProgram> cuda;           // of a kernel on a GPU
+  std::shared_ptr<const LateFunctions> late;   // that a batch will give; interpreted until then
   CpuLibraryPtr library;                       // keeps the function loaded
   std::string entry;                           // its name in the source
   std::shared_ptr<const std::string> source;   // shared by the kernels that were compiled with it
@@ -29,7 +31,8 @@ struct KernelProgram {
 };
 
 // Programs of all kernels, in order. The program of several bodies takes the buffers, numbers and sizes of the first, then
-// those of the second, and so on. Error where the compiler refuses what was generated.
+// those of the second, and so on. Within a KernelBatch the code comes later. Error where the compiler refuses what was
+// generated.
 std::vector<KernelProgram> make_programs(const Schedule& schedule, const KernelOptions& options);
 
 // Runs a kernel, whatever it is made of.
