@@ -123,6 +123,9 @@ PointwiseTypes pointwise_types(const Op& op, std::span<const Operand> operands) 
       break;
     default: break;
   }
+  // Ops that are all copying have no vector kernels.
+  if (rule.kernels.of(DType::Float32) != nullptr || rule.kernels.of(DType::Int32) != nullptr)
+    kernel_for(op, compute_dtype(common));  // an Error unless there is one
   return {common, rule.is_predicate() ? DType::Bool : common};
 }
 

@@ -115,6 +115,9 @@ OutputSpecs infer_like_first(const Call& call) {
   WEFT_CHECK(is_floating(dy.dtype()), call.name(), ": takes floating tensors, not ", dy.dtype());
   WEFT_CHECK(dy.sizes() == call.tensor(1).sizes(), call.name(), ": dy is ", describe(dy), " and the result ",
              describe(call.tensor(1)), "; both must have the same sizes");
+  WEFT_CHECK(dy.dtype() == call.tensor(1).dtype(), call.name(), ": dy is ", describe(dy), " and the result ",
+             describe(call.tensor(1)), "; both must have the same dtype");
+  dim_of(call, dy, 0);
   OutputSpecs specs;
   specs.push_back({dy->layout.sizes, dy->dtype, dy->device});
   return specs;

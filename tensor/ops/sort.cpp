@@ -26,6 +26,8 @@ OutputSpecs infer_topk(const Call& call) {
              static_cast<int64_t>(size));
   Sizes sizes = x->layout.sizes;
   if (x.dim() > 0) sizes[static_cast<size_t>(dim)] = k;
+  else
+    WEFT_CHECK(k == 1, call.name(), ": k is 0, but x has no dimensions, and so has the result: k must be 1");
   return {OutputSpec{sizes, x.dtype(), x.device()}, OutputSpec{sizes, DType::Int64, x.device()}};
 }
 
