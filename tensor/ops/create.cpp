@@ -69,7 +69,14 @@ Sym arange_count(const Call& call, DType dtype) {
   const Scalar &start = call.operands[0].scalar, &end = call.operands[1].scalar,
                &step = call.operands[2].scalar;
   const auto fail = [&](const auto&... why) {
-    detail::throw_error(detail::concat("arange: from ", start, " to ", end, " in steps of ", step, why...));
+    // The value of a number that only a trace knows, which counting has asked for.
+    const auto text = [](const Scalar& number) {
+      return number.is_symbolic()   ? detail::concat(number)
+             : number.is_floating() ? detail::concat(number.to_double())
+                                    : detail::concat(number.to_int());
+    };
+    detail::throw_error(
+        detail::concat("arange: from ", text(start), " to ", text(end), " in steps of ", text(step), why...));
   };
   // Counted in integers where all numbers are, whatever the dtype, so that a symbolic size stays one.
   const bool is_integral = dtype == DType::Int64 || all_integers(call.operands);

@@ -405,6 +405,17 @@ void register_rearrange_ops(OpTable& table) {
   composite(table, "diag(Tensor x, int diagonal=0) -> Tensor", &diag)
       .samples({.calls = {"x=[3]", "x=[3] diagonal=-1", "x=[2] diagonal=2", "x=[3,4] diagonal=1"}});
   composite(table, "one_hot(Tensor x, int num_classes=-1) -> Tensor", &one_hot)
+      .index_error([](const Call& set, int64_t place, int64_t value) {
+        Sizes at(set.tensor(1)->layout.sizes);  // of the classes, with one dimension more
+        for (size_t d = at.size(); d-- > 0;) {
+          const int64_t size = at[d].concrete();
+          at[d] = Sym::from_int(place % size);
+          place /= size;
+        }
+        if (!at.empty()) at.pop_back();
+        return detail::concat("one_hot: x holds class ", value, " at ", at, ", but num_classes is ",
+                              set.tensor(0).size(-1), ": classes count from 0");
+      })
       .samples({.calls = {"x=[3]:i64<4 num_classes=5", "x=[2,2]:i64<3"}});
 }
 
@@ -545,13 +556,8 @@ Tensor one_hot(const Tensor& x, int64_t num_classes, SourceLocation where) {
   }
   SymList sizes(x.sizes());
   sizes.push_back(Sym::from_int(num_classes));
-  try {
-    return scatter(zeros(sizes, TensorOptions(DType::Int64).device(x.device()), where), -1,
-                   unsqueeze(x, -1, where), 1, where);
-  } catch (IndexError& error) {
-    error.add_context("one_hot: classes count from 0 to num_classes - 1");
-    throw;
-  }
+  return scatter(zeros(sizes, TensorOptions(DType::Int64).device(x.device()), where), -1,
+                 unsqueeze(x, -1, where), 1, where);
 }
 
 }  // namespace weft
