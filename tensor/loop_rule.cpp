@@ -16,17 +16,24 @@ class DryReader final : public LoopReader {
     return load(operand, place);
   }
   Expr place(Sym) override { return unknown(DType::Int64); }
-  Sym index(const Expr&, Sym) override { return Sym::from_int(0); }
+  Sym index(const Expr&, Sym size) override {
+    indexes_nothing_ = indexes_nothing_ || !statically_known(SymCompare::Gt, size, Sym::from_int(0));
+    return Sym::from_int(0);
+  }
   Expr number(const Scalar&, DType dtype) override { return unknown(dtype); }
   Expr random(const Scalar&, const Scalar&, Sym, bool wide) override {
     return unknown(wide ? DType::Int64 : DType::Int32);
   }
+
+  // An index of a dimension that may have no elements: a wrong one has no element to stand for it.
+  bool indexes_nothing() const { return indexes_nothing_; }
 
  private:
   Expr unknown(DType dtype) { return graph_.input(0, dtype); }
 
   const Call& call_;
   ExprGraph graph_;
+  bool indexes_nothing_ = false;
 };
 
 }  // namespace
@@ -35,7 +42,8 @@ bool has_element_rule(const Call& call, const OutputSpec& result) {
   if (call.op.element == nullptr) return false;
   DryReader reader(call);
   const Sizes place(result.sizes.size(), Sym::from_int(0));
-  return !call.op.element(reader, call, result, {place.data(), place.size()}).is_number();
+  const bool is_covered = !call.op.element(reader, call, result, {place.data(), place.size()}).is_number();
+  return is_covered && !reader.indexes_nothing();
 }
 
 }  // namespace weft

@@ -49,7 +49,8 @@ class LoopReader {
 using ElementRule = Expr (*)(LoopReader& loop, const Call& call, const OutputSpec& result,
                              std::span<const Sym> place);
 
-// Whether the call has a rule, found by running it. A trace's environment is asked the questions that the rule has of sizes.
+// Whether the call has a rule, found by running it, and one that indexes no dimension which may have no elements. A trace's
+// environment is asked the questions that the rule has of sizes.
 bool has_element_rule(const Call& call, const OutputSpec& result);
 
 }  // namespace weft

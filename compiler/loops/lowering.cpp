@@ -25,8 +25,10 @@ Sym Lowering::symbol(uint32_t role, Sym size) {
   if (const auto found = symbols_.find(key); found != symbols_.end()) return found->second;
   const Interval range = syms().range(size);
   const std::string name = role == kBatch ? "b" : role == kRow ? "x" : role == kColumn ? "r" : "i";
-  // The index of a loop that never runs is not 0 either: nothing may be read before it.
-  const int64_t most = range.max == INT64_MAX ? INT64_MAX : std::max<int64_t>(1, range.max - 1);
+  // The index of a loop that never runs may be anything: what follows from it must not be a fixed place, which would be read
+  // before the loop.
+  const int64_t most =
+      range.max == INT64_MAX || range.max == 0 ? INT64_MAX : std::max<int64_t>(1, range.max - 1);
   const Sym made = syms().add_symbol({.name = name, .hint = 0, .min = 0, .max = most});
   if (size.is_symbolic()) syms().assume(SymCompare::Lt, made, size);
   symbols_.emplace(key, made);

@@ -128,6 +128,10 @@ class Decomposer {
       if (!result || (environment_ && environment_->has_guessed())) return std::nullopt;
     } catch (const TableEnvironment::UnknownNumber&) {
       return std::nullopt;
+    } catch (const Error&) {
+      // The op takes these sizes; a part that does not was asked by hint.
+      if (!environment_ || !environment_->has_guessed()) throw;
+      return std::nullopt;
     }
     const auto is_itself = [&](const Node& part) { return part.op == node.op; };
     if (std::any_of(parts.nodes.begin(), parts.nodes.end(), is_itself)) {

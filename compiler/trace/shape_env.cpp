@@ -246,6 +246,9 @@ std::vector<uint32_t> ShapeEnv::live_symbols() const {
 
 Sym ShapeEnv::binary(SymOp op, Sym a, Sym b) {
   const Sym result = table_.binary(op, settle(a), settle(b));
+  if ((op == SymOp::FloorDiv || op == SymOp::TruncDiv || op == SymOp::Mod) && table_.hint(b) == 0)
+      [[unlikely]]
+    table_.check_hint(result);
   if (table_.depth(result) > kMaxNesting) [[unlikely]]
     return Sym::from_int(specialize(result));
   return result;

@@ -145,6 +145,21 @@ class SymPrinter {
   detail::throw_error(std::move(text));
 }
 
+bool is_division(SymOp op) { return op == SymOp::FloorDiv || op == SymOp::TruncDiv || op == SymOp::Mod; }
+
+bool divides_by_zero(const SymStore& store, Sym a, std::span<const int64_t> values) {
+  __int128 value;
+  SymEvaluator<__int128> evaluator(store, values);
+  return !evaluator.run(a.id(), value) && evaluator.failed() != kNone &&
+         is_division(store.atoms[evaluator.failed()].op);
+}
+
+std::vector<int64_t> hints_of(const SymStore& store) {
+  std::vector<int64_t> hints;
+  for (const Symbol& symbol : store.symbols) hints.push_back(symbol.hint);
+  return hints;
+}
+
 }  // namespace
 
 SymTable::SymTable() : store_(std::make_unique<SymStore>()) {}
@@ -165,12 +180,14 @@ void SymTable::set_range(uint32_t symbol, Interval range) {
   store_->tighten(Sym::from_id(store_->symbol_exprs.at(symbol)), range);
 }
 
+void SymTable::check_hint(Sym a) const { evaluate(a, hints_of(*store_)); }
+
 Sym SymTable::binary(SymOp op, Sym a, Sym b) {
   const Sym result = store_->binary(op, a, b);
   if (result.is_symbolic() && !store_->exprs[result.id()].has_hint) [[unlikely]] {
-    std::vector<int64_t> hints;
-    for (const Symbol& symbol : store_->symbols) hints.push_back(symbol.hint);
-    store_->exprs[result.id()].hint = evaluate(result, hints);  // throws where plain integers would
+    const std::vector<int64_t> hints = hints_of(*store_);
+    // Loops that do not run may divide their indices by nothing. Who wants a value asks check_hint().
+    store_->exprs[result.id()].hint = divides_by_zero(*store_, result, hints) ? 0 : evaluate(result, hints);
     store_->exprs[result.id()].has_hint = true;
   }
   return result;

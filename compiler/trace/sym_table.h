@@ -52,8 +52,10 @@ class SymTable {
   // Tightens what is known of a symbol, for decisions that come later.
   void set_range(uint32_t symbol, Interval range);
 
-  // The simplified expression; a plain integer where it is one. Error where plain integers would raise (division by 0).
+  // The simplified expression; a plain integer where it is one. Error where it overflows at the hints.
   Sym binary(SymOp op, Sym a, Sym b);
+  // Error where plain integers would raise at the hints: it divides by zero.
+  void check_hint(Sym a) const;
   // An answer that holds for every value within the ranges; nothing where none follows.
   std::optional<bool> decide(SymCompare op, Sym a, Sym b) const;
   Interval range(Sym a) const;
