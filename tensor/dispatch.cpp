@@ -2,6 +2,10 @@
 // Place: the out-of-line half of tensor/dispatch.h.
 #include "tensor/dispatch.h"
 
+#include <utility>
+
+#include "tensor/base/place.h"
+#include "tensor/composite_pause.h"
 #include "tensor/cpu/elementwise.h"
 #include "tensor/cuda/allocator.h"
 #include "tensor/state_epoch.h"
@@ -198,6 +202,7 @@ void call_into(const Op& op, std::span<const Operand> operands, const Attrs& att
     operands = call.operands;
     const bool needs_grad = grad_mode && op.grad_state != GradState::None && any_requires_grad(operands);
     if (needs_grad && op.grad_state == GradState::Decomposition && op.decompose) {
+      if (op.infer != nullptr) op.infer(call);  // what it refuses, its parts might take
       const CompositeScope scope(op, where);
       outputs[0] = op.decompose(call);
       return;
@@ -339,6 +344,14 @@ CompositeScope::CompositeScope(const Op& op, SourceLocation where, std::initiali
 }
 CompositeScope::~CompositeScope() { composite_scope = outer_; }
 const CompositeScope* CompositeScope::current() { return composite_scope; }
+
+CompositePause::CompositePause()
+    : outer_(std::exchange(composite_scope, nullptr)),
+      place_(std::exchange(detail::place_of_errors(), nullptr)) {}
+CompositePause::~CompositePause() {
+  composite_scope = outer_;
+  detail::place_of_errors() = place_;
+}
 
 bool grad_mode_enabled() { return grad_mode; }
 void set_grad_mode(bool enabled) { grad_mode = enabled; }

@@ -130,8 +130,7 @@ void GraphRunner::prepare_node(const Node& node) {
   instruction.op = node.op;
   instruction.where = node.where;
   instruction.grad_mode = node.grad_mode;
-  if (node.composite != nullptr && node.composite->index_error != nullptr)
-    instruction.composite = node.composite;
+  instruction.composite = node.composite;
   instruction.first_operand = static_cast<uint32_t>(operands_.size());
   instruction.num_operands = static_cast<uint32_t>(node.operands.size());
   instruction.first_output = node.first_output;
@@ -301,8 +300,7 @@ void GraphRunner::run_in(Frame& frame, std::span<const Tensor* const> inputs, Ru
     }
     if constexpr (kDifferentiable) set_grad_mode(is_on && instruction.grad_mode);
     std::optional<CompositeScope> scope;
-    if (instruction.composite != nullptr) [[unlikely]]
-      scope.emplace(*instruction.composite, instruction.where);
+    if (instruction.composite != nullptr) scope.emplace(*instruction.composite, instruction.where);
     call_into(*instruction.op, {frame.operands.data() + instruction.first_operand, instruction.num_operands},
               instruction.attrs != nullptr ? *instruction.attrs : frame.attrs[instruction.own_attrs],
               instruction.where, {frame.values.data() + instruction.first_output, instruction.num_outputs});

@@ -60,7 +60,7 @@ class GraphRunner {
     uint32_t end_releases = 0;  // from the end of the instruction before
     uint32_t end_steps = 0, end_size_patches = 0, end_number_patches = 0;
     SourceLocation where;
-    const Op* composite = nullptr;  // in whose words an index out of range is said
+    const Op* composite = nullptr;  // in whose name errors speak
     bool grad_mode = true;
   };
   static constexpr uint32_t kFixed = ~uint32_t{0};

@@ -349,6 +349,8 @@ void LaunchPlan::run_extern(Frame& frame, const Extern& step, const RunValues& v
     step.runner->run(pointers, values, out);
   } else {
     ExternOperands given(*this, frame, node);
+    std::optional<CompositeScope> scope;
+    if (node.composite != nullptr) scope.emplace(*node.composite, node.where);
     call_into(*node.op, given.operands(), node.attrs, node.where, out);
   }
   for (uint32_t k = 0; k < node.num_outputs; ++k) {

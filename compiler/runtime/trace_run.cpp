@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "compiler/runtime/compiled_node.h"
+#include "tensor/composite_pause.h"
 
 namespace weft::compiler {
 
@@ -115,6 +116,7 @@ void TraceRun::close_segment(SegmentNode& node, NodeId begin, NodeId end, std::v
 
 void TraceRun::run_segment(const std::shared_ptr<SegmentNode>& node) {
   frame_->set_lifted(tracer_->plain_numbers());
+  const CompositePause pause;  // an op that reads a value is being called
   try {
     frame_->run(*node);
   } catch (...) {

@@ -4,6 +4,7 @@
 
 #include "compiler/trace/tracer.h"
 #include "tensor/ops/check.h"
+#include "tensor/ops/pointwise_rule.h"
 #include "tensor/ops/view.h"
 
 namespace weft::compiler {
@@ -24,6 +25,13 @@ bool same(Sym a, Sym b) { return statically_known(SymCompare::Eq, a, b); }
 bool same(const Sizes& a, const Sizes& b) {
   return a.size() == b.size() &&
          std::equal(a.begin(), a.end(), b.begin(), [](Sym x, Sym y) { return same(x, y); });
+}
+
+// Sizes 0 and 1 are never hints: what depends on the others being more holds for all of them.
+Layout<Sym> hinted(Layout<Sym> layout) {
+  for (Sym& size : layout.sizes) size = Sym::from_int(hint_of(size));
+  for (Sym& stride : layout.strides) stride = Sym::from_int(hint_of(stride));
+  return layout;
 }
 
 // Strides of dimensions of size 1 carry no information.
@@ -165,17 +173,25 @@ void Tracer::write_through(FakeSlot& slot, Tensor value, SourceLocation where) {
   slot.version = storage->version;
 }
 
+// Of nothing, nothing is written; an expanded view of no elements could not be undone either.
+void Tracer::write_nothing(FakeSlot& slot, const Tensor& value, SourceLocation where) {
+  FakeStorage& storage = *slot.storage;
+  ++storage.version;
+  storage.is_written = true;
+  storage.written_at = where;
+  slot.value = value_of(value);
+  slot.version = storage.version;
+}
+
 void Tracer::mutate(const Call& call, const Tensor& self) {
   Attrs attrs;
   const size_t num_taken = root().plain_numbers_.size();
   settle(call, attrs);
   root().plain_numbers_.resize(num_taken);  // the base op takes them again
   root().number_uses_.resize(num_taken);
-  const Layout<Sym>& layout = self->layout;
-  for (size_t d = 0; d < layout.sizes.size(); ++d)
-    WEFT_CHECK(!same(layout.strides[d], Sym::from_int(0)) || same(layout.sizes[d], Sym::from_int(1)),
-               call.name(), ": the tensor of sizes ", self.sizes(), " and strides ", self.strides(),
-               " has several elements at one place (an expanded view); write into a clone() instead");
+  WEFT_CHECK(!may_self_overlap(hinted(self->layout)), call.name(), ": the tensor of sizes ", self.sizes(),
+             " and strides ", self.strides(),
+             " has several elements at one place (an expanded view); write into a clone() instead");
   FakeSlot& slot = FakeSlot::of(self);
   FakeStorage& storage = *slot.storage;
   check_may_write(call, storage);
@@ -195,6 +211,7 @@ void Tracer::mutate(const Call& call, const Tensor& self) {
     operand.tensor = &own.back();
   }
   const CompositeScope scope(call.op, call.where);  // errors name the op in place, as eager ones do
+  if (call.op.cpu_in_place == run_pointwise_in_place) check_fits_in_place(call, self);
   Tensor value = weft::call(*call.op.base, {operands.data(), operands.size()}, call.attrs, call.where);
   WEFT_CHECK(category_of(value->dtype) <= category_of(self->dtype), call.name(), ": the result is ",
              value->dtype, ", which does not fit into the ", self->dtype,
@@ -202,7 +219,10 @@ void Tracer::mutate(const Call& call, const Tensor& self) {
   WEFT_CHECK(value.sizes() == self.sizes(), call.name(), ": the result of sizes ", value.sizes(),
              " does not fit into the tensor of sizes ", self.sizes(), " that it is written to");
   if (value->dtype != self->dtype) value = value.to(self->dtype, false, false, call.where);
-  write_through(slot, std::move(value), call.where);
+  const bool is_empty = std::any_of(self->layout.sizes.begin(), self->layout.sizes.end(),
+                                    [](Sym size) { return same(size, Sym::from_int(0)); });
+  if (is_empty && slot.chain) write_nothing(slot, value, call.where);
+  else write_through(slot, std::move(value), call.where);
   self->storage->bump_version(call.op, call.where);
   self->made_by = &call.op;
   self->made_at = call.where;

@@ -241,6 +241,7 @@ class Tracer final : public TraceHook, public ScalarEnvironment, public CellEnvi
   ValueId in_layout(ValueId value, const OutputSpec& spec, SourceLocation where);
   void check_may_write(const Call& call, const FakeStorage& storage) const;
   void write_through(FakeSlot& slot, Tensor value, SourceLocation where);
+  void write_nothing(FakeSlot& slot, const Tensor& value, SourceLocation where);
 
   // tracer_arm.cpp
   Tracer& root() { return options_.around != nullptr ? options_.around->root() : *this; }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "tensor/base/place.h"
+
 namespace weft {
 namespace {
 
@@ -43,6 +45,8 @@ void Error::say(std::string message) {
   has_place_ = false;
   if (current_place != nullptr) add_place(*current_place);
 }
+
+const SourceLocation*& detail::place_of_errors() { return current_place; }
 
 PlaceScope::PlaceScope(SourceLocation where) : outer_(current_place), where_(where) {
   current_place = &where_;
