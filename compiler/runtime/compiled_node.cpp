@@ -60,7 +60,7 @@ class CompiledNode final : public autograd::Node {
   void apply(autograd::Step& step) override {
     std::vector<Tensor> tangents(step.grads.begin(), step.grads.end());
     PathBackward::Program* program = find(tangents);
-    if (program != nullptr && !program->error.empty()) weft::detail::throw_error(program->error);
+    if (program != nullptr && program->error) throw *program->error;
     // For gradients of gradients, and for a choice of outputs that was not foreseen, eager ops do it all again.
     last_ = program;
     if (grad_mode_enabled() || program == nullptr) return differentiate_again(step, tangents);

@@ -24,7 +24,7 @@ struct PathBackward {
   struct Program {
     std::vector<bool> mask;          // by tangent: it is there
     std::vector<bool> has_gradient;  // by wanted
-    std::string error;               // what backward raises, if not empty
+    std::optional<Error> error;      // what backward raises
     // By program: eager code would have freed what that one needs. What the compiled ones read may differ.
     std::vector<bool> shares_saved;
   };

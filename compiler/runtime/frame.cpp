@@ -255,9 +255,10 @@ Tensor Frame::view(const SegmentNode& node, const std::vector<ViewStep>& steps, 
   return x;
 }
 
-Tensor Frame::make(const SegmentNode& node, const OutputPlan& plan) {
+Tensor Frame::make(const SegmentNode& node, const OutputPlan& plan, std::span<const Tensor> made) {
   switch (plan.kind) {
     case OutputPlan::Kind::Undefined: return {};
+    case OutputPlan::Kind::Again: return made[plan.index];
     case OutputPlan::Kind::Fresh: return output(plan.index);
     case OutputPlan::Kind::Part: {
       const AutoGradMode mode(plan.requires_grad);
@@ -323,15 +324,17 @@ Frame::Results Frame::carry_out_effects(const SegmentNode& node) {
     const AutoGradMode mode(write.is_recorded);
     target.copy_(values[i], false, write.where);
   }
+  const auto made = [&] { return std::span<const Tensor>(results.tensors.data(), results.tensors.size()); };
+  // Views of inputs count from the layouts that these came with.
+  for (const OutputPlan& plan : effects.tensors) results.tensors.push_back(make(node, plan, made()));
   for (const LayoutWrite& write : effects.layout_writes) {
     const Tensor& target = input(write.input);
     become(*write.steps.back().op, target, view(node, write.steps, target, write.where), write.where);
   }
-  for (const OutputPlan& plan : effects.tensors) results.tensors.push_back(make(node, plan));
-  if (step) connect_views(node, step, {results.tensors.data(), results.tensors.size()});
+  if (step) connect_views(node, step, made());
   for (const GradWrite& write : effects.grad_writes) {
     Tensor target = input(write.input);
-    target.mutable_grad() = make(node, write.value);
+    target.mutable_grad() = make(node, write.value, made());
   }
   for (size_t i = 0; i < cells.size(); ++i) effects.cell_writes[i].cell->value = cells[i];
   return results;

@@ -60,7 +60,8 @@ class Frame {
   const Tensor* keep(Tensor tensor) const;
   // Finds an input that nothing has asked for yet.
   const Tensor& fetch(uint32_t index) const;
-  Tensor make(const SegmentNode& node, const OutputPlan& plan);
+  // `made`: the tensor leaves of the result so far.
+  Tensor make(const SegmentNode& node, const OutputPlan& plan, std::span<const Tensor> made);
   Tensor view(const SegmentNode& node, const std::vector<ViewStep>& steps, Tensor x,
               SourceLocation where) const;
 

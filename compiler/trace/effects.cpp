@@ -97,6 +97,14 @@ class Collector {
     return nullptr;
   }
 
+  // The input that this fake stands for; one that took another layout is still the same tensor.
+  uint32_t input_of(const Tensor& fake) const {
+    const FakeSlot& slot = FakeSlot::of(fake);
+    for (const uint32_t input : {slot.input, slot.storage->input})
+      if (input != kNoInput && tracer_.inputs()[input].fake.is_same(fake)) return input;
+    return kNoInput;
+  }
+
   OutputPlan plan(const Tensor& given) {
     OutputPlan result;
     if (!given.defined()) return result;
@@ -105,11 +113,17 @@ class Collector {
     result.made_by = fake->made_by;
     result.made_at = fake->made_at;
     result.requires_grad = fake->needs_grad();
+    for (size_t i = 0; i < effects_.tensors.size(); ++i) {
+      if (!results_[i].defined() || !results_[i].is_same(fake)) continue;
+      result.kind = OutputPlan::Kind::Again;
+      result.index = static_cast<uint32_t>(i);
+      return result;
+    }
     const bool is_constant = is_in_constant(slot);
     const uint32_t memory = is_constant ? kNoInput : slot.storage->input;
-    if (!is_constant && slot.input != kNoInput && tracer_.inputs()[slot.input].fake.is_same(fake)) {
+    if (const uint32_t itself = is_constant ? kNoInput : input_of(fake); itself != kNoInput) {
       result.kind = OutputPlan::Kind::Input;
-      result.index = slot.input;
+      result.index = itself;
       result.requires_grad = false;  // it is what it is
     } else if (memory != kNoInput) {
       result.kind = OutputPlan::Kind::View;
@@ -214,11 +228,13 @@ class Collector {
   // The joint graph: the ordinary engine runs on the fakes. Note [Backward of a path]
   void record_backward() {
     std::vector<Tensor> roots;
+    std::vector<bool> is_given;  // by root: the caller gets it, rather than finds it in an input
     if (grad_mode_enabled() || tracer_.used_grad_mode()) {
-      const auto add = [&](const Tensor& fake, Root root) {
+      const auto add = [&](const Tensor& fake, Root root, bool given) {
         if (!fake.defined() || !fake->needs_grad() || autograd::is_leaf(fake)) return;
         effects_.differentiable.push_back(root);
         roots.push_back(fake);
+        is_given.push_back(given);
       };
       for (uint32_t i = 0; i < fakes_.size(); ++i) {
         const bool is_returned = std::any_of(
@@ -227,14 +243,14 @@ class Collector {
         const bool is_recorded =
             std::any_of(effects_.writes.begin(), effects_.writes.end(),
                         [&](const InputWrite& w) { return w.output == i && w.is_recorded; });
-        if (is_returned || is_recorded) add(fakes_[i], {false, i});
+        if (is_returned || is_recorded) add(fakes_[i], {false, i}, is_returned);
       }
       // A view of an input or of another result is made outside, but its gradient goes through here, where the function may have used it too.
       for (uint32_t i = 0; i < effects_.tensors.size(); ++i)
         if ((effects_.tensors[i].kind == OutputPlan::Kind::View ||
              effects_.tensors[i].kind == OutputPlan::Kind::Part) &&
             effects_.tensors[i].requires_grad)
-          add(results_[i], {true, i});
+          add(results_[i], {true, i}, true);
       effects_.views.assign(results_.size(), kNoValue);
       for (const Root root : effects_.differentiable)
         if (root.is_result) effects_.views[root.index] = tracer_.value_of(results_[root.index]);
@@ -262,6 +278,11 @@ class Collector {
       mask[k] = true;
       all.push_back(record_pullback(std::move(mask), roots, inputs, tangents));
     }
+    // Backward of the results, without what was written into inputs, is what callers ask for.
+    const auto num_given = std::count(is_given.begin(), is_given.end(), true);
+    const bool is_known = num_given == 1 && count <= kMaxPullbacks;
+    if (num_given > 0 && static_cast<size_t>(num_given) < count && !is_known)
+      all.push_back(record_pullback(is_given, roots, inputs, tangents));
     // One edge for each part, so that the engine outside adds them up in eager's order, between what else arrives there.
     for (size_t i = 0; i < inputs.size(); ++i) {
       size_t most = 0;
@@ -316,7 +337,7 @@ class Collector {
       }
     } catch (const Error& error) {
       // Eager raises it in backward, which may never be called.
-      pullback.error = error.what();
+      pullback.error = error;
       graph.nodes.resize(pullback.begin);
       graph.values.resize(num_values);
       parts.clear();

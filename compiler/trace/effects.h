@@ -21,6 +21,7 @@ struct OutputPlan {
     Input,  // path input `index` itself
     View,   // `steps` on path input `index`
     Part,   // `steps` on output `index` of the path, which is a result too
+    Again,  // tensor leaf `index` of the result
   };
   Kind kind = Kind::Undefined;
   uint32_t index = 0;
@@ -63,7 +64,7 @@ struct Pullback {
   std::vector<bool> mask;  // by differentiable: its gradient arrives
   NodeId begin = 0, end = 0;
   std::vector<ValueId> gradients;  // by wanted; kNoValue: none reaches it
-  std::string error;               // if not empty: what backward raises
+  std::optional<Error> error;      // what backward raises
 };
 
 // A tensor that has a gradient from outside.
