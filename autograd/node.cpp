@@ -37,7 +37,11 @@ void Node::destroy(Node* node) noexcept {
 }
 
 Tensor copy_of(const Tensor& x) {
-  if (grad_mode_enabled() || x->is_fake) return clone(x);
+  if (grad_mode_enabled()) return clone(x);
+  if (x->is_fake) {
+    Tensor rows = contiguous(x);  // row-major, as below
+    return rows.is_same(x) ? clone(x) : rows;
+  }
   Tensor copy = make_tensor(x->layout.sizes, x->dtype, x->device);
   copy_data(x, copy);
   return copy;
