@@ -159,15 +159,19 @@ inline const cuda::Driver& fake_kernels_driver() {
                   cuda::Stream stream) {
       return detail::carry_out({.launch = detail::launch_of(function, *config, parameters)}, stream);
     };
-    d.matmul = [](const cuda::Matmul* what, const void* a, const void* b, const void* c, void* to,
-                  const void* bias, void* aux, double alpha, double beta, void* workspace, size_t bytes,
-                  cuda::Stream stream) {
+    d.multiply = [](cuda::Product product, const cuda::ProductAlgorithm* algorithm, const void* a,
+                    const void* b, const void* c, void* to, const void* bias, void* aux, double alpha,
+                    double beta, void* workspace, cuda::Stream stream) {
       return detail::carry_out({.work =
-                                    [=, what = *what] {
-                                      fake_matmul(&what, a, b, c, to, bias, aux, alpha, beta, workspace,
-                                                  bytes, stream);
+                                    [=, algorithm = *algorithm] {
+                                      fake_multiply(product, &algorithm, a, b, c, to, bias, aux, alpha, beta,
+                                                    workspace, stream);
                                     }},
                                stream);
+    };
+    d.is_capturing = [](cuda::Stream stream, bool* answer) {
+      *answer = fake_kernels().capturing != nullptr && fake_kernels().capture_stream == stream;
+      return Status::Ok;
     };
     d.create_graph = [](cuda::Graph* graph) {
       ++fake_kernels().graphs;
