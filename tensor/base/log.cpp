@@ -53,10 +53,8 @@ void set_logs(std::string_view channels) {
 }
 
 uint32_t detail::read_log_channels() {
-  static const uint32_t from_environment = [] {
-    const char* value = std::getenv("WEFT_LOGS");
-    return parse_channels(value != nullptr ? value : "");
-  }();
+  const char* const value = std::getenv("WEFT_LOGS");
+  const uint32_t from_environment = parse_channels(value != nullptr ? value : "");
   // A set_logs() that came in between wins.
   uint32_t expected = kLogsUnread;
   log_channels.compare_exchange_strong(expected, from_environment, std::memory_order_relaxed);

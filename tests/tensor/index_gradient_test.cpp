@@ -216,7 +216,7 @@ TEST(Repeat, CompositesMatchTheirFormulas) {
   expect_array(one_hot(index_tensor({2, 0}, {2})),
                Array(from_values({0, 0, 1, 1, 0, 0}, {2, 3}, DType::Int64)));
   tests::expect_contains(tests::error_of<IndexError>([&] { one_hot(index_tensor({5}, {1}), 3); }),
-                         "one_hot: classes count from 0");
+                         "one_hot: x holds class 5 at [0], but num_classes is 3");
   expect_array(masked_select(from_values({3}, {}, DType::Int64), from_values({1}, {}, DType::Bool)),
                Array({1}, 3));
 }
