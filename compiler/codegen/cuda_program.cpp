@@ -96,7 +96,7 @@ struct CudaProgram::Case {
   std::shared_ptr<const Code> code;
   struct Launch {
     size_t kernel;
-    uint32_t grid, threads, shared_bytes;
+    cuda::LaunchConfig config;
     std::vector<uint64_t> words;  // those behind counters
   };
   std::vector<Launch> launches;
@@ -213,7 +213,9 @@ const CudaProgram::Case& CudaProgram::find_case(void* const* buffers, const int6
   }
 
   for (size_t k = 0; k < made->code->kernels.size(); ++k) {
-    Case::Launch launch{k, 0, 0, 0, {}};
+    Case::Launch launch{k, {}, {}};
+    uint32_t &threads = launch.config.block[0], &shared = launch.config.shared_bytes;
+    threads = 0;
     int64_t grid = 0;
     for (size_t b = 0; b < bodies_.size(); ++b) {
       const CudaBody& body = *bodies_[b];
@@ -221,8 +223,8 @@ const CudaProgram::Case& CudaProgram::find_case(void* const* buffers, const int6
       CudaGeometry geometry;
       if (k < stages.size()) geometry = body.geometry(stages[k], variants[b], all[b], target_);
       grid += geometry.blocks;
-      launch.threads = std::max(launch.threads, static_cast<uint32_t>(geometry.threads));
-      launch.shared_bytes = std::max(launch.shared_bytes, static_cast<uint32_t>(geometry.shared_bytes));
+      threads = std::max(threads, static_cast<uint32_t>(geometry.threads));
+      shared = std::max(shared, static_cast<uint32_t>(geometry.shared_bytes));
       uint64_t words[kNumWords] = {};
       words[kWordBlocks] = static_cast<uint64_t>(geometry.blocks);
       words[kWordThreads] = static_cast<uint64_t>(geometry.threads);
@@ -234,10 +236,9 @@ const CudaProgram::Case& CudaProgram::find_case(void* const* buffers, const int6
       launch.words.insert(launch.words.end(), offsets[b].begin(), offsets[b].end());
     }
     WEFT_CHECK(grid <= INT32_MAX, entry_, ": ", grid, " blocks are more than a launch can have");
-    launch.grid = static_cast<uint32_t>(grid);
-    if (launch.shared_bytes > 0)
-      cuda::check(cuda::driver(),
-                  cuda::driver().set_max_shared(made->code->functions[k], launch.shared_bytes),
+    launch.config.grid[0] = static_cast<uint32_t>(grid);
+    if (shared > 0)
+      cuda::check(cuda::driver(), cuda::driver().set_max_shared(made->code->functions[k], shared),
                   made->code->kernels[k].entry.c_str());
     if (grid > 0) made->launches.push_back(std::move(launch));
   }
@@ -305,12 +306,9 @@ void CudaProgram::run(void* const* buffers, const uint64_t* numbers, const int64
   for (size_t l = 0; l < found.launches.size(); ++l) {
     const Case::Launch& launch = found.launches[l];
     fill(words, found, l, buffers, numbers, sizes, device_error, scratch, counters);
-    cuda::LaunchConfig config;
-    config.grid[0] = launch.grid;
-    config.block[0] = launch.threads;
-    config.shared_bytes = launch.shared_bytes;
     void* parameters[] = {words};
-    cuda::check(driver, driver.launch(found.code->functions[launch.kernel], &config, parameters, stream),
+    cuda::check(driver,
+                driver.launch(found.code->functions[launch.kernel], &launch.config, parameters, stream),
                 found.code->kernels[launch.kernel].entry.c_str());
   }
 }
@@ -326,9 +324,7 @@ std::vector<CudaLaunch> CudaProgram::launches(void* const* buffers, const uint64
     CudaLaunch& own = made.emplace_back();
     own.function = found.code->functions[launch.kernel];
     own.entry = found.code->kernels[launch.kernel].entry;
-    own.grid = launch.grid;
-    own.threads = launch.threads;
-    own.shared_bytes = launch.shared_bytes;
+    own.config = launch.config;
     own.words.resize(num_buffers_ + num_numbers_ + num_sizes_ + 3 + launch.words.size());
     fill(own.words.data(), found, l, buffers, numbers, sizes, device_error, scratch, counters);
   }

@@ -32,7 +32,7 @@ std::string compile_cuda(const std::string& text, const std::string& name, const
 struct CudaLaunch {
   cuda::Function function = nullptr;
   std::string entry;
-  uint32_t grid = 0, threads = 0, shared_bytes = 0;
+  cuda::LaunchConfig config;
   std::vector<uint64_t> words;  // word k, for k below the number of buffers, is the address of buffer k
 };
 

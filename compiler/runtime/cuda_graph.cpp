@@ -23,13 +23,6 @@ CaptureStream& capture_stream(int device) {
   return streams[static_cast<size_t>(device)];
 }
 
-cuda::LaunchConfig config_of(const CudaLaunch& launch) {
-  cuda::LaunchConfig config;
-  config.grid[0] = launch.grid;
-  config.block[0] = launch.threads;
-  return config;
-}
-
 // The driver copies the words.
 void* words_of(const CudaLaunch& launch) { return const_cast<uint64_t*>(launch.words.data()); }
 
@@ -82,13 +75,12 @@ std::vector<cuda::GraphNode> CudaGraph::handles(std::span<const Node> nodes) con
 
 CudaGraph::Node CudaGraph::add(const CudaLaunch& launch, std::span<const Node> after) {
   const std::vector<cuda::GraphNode> before = handles(after);
-  const cuda::LaunchConfig config = config_of(launch);
   void* parameters[] = {words_of(launch)};
   cuda::GraphNode node = nullptr;
-  cuda::check(
-      driver_,
-      driver_.add_kernel(&node, graph_, before.data(), before.size(), launch.function, &config, parameters),
-      launch.entry.c_str());
+  cuda::check(driver_,
+              driver_.add_kernel(&node, graph_, before.data(), before.size(), launch.function, &launch.config,
+                                 parameters),
+              launch.entry.c_str());
   nodes_.push_back(node);
   return static_cast<Node>(nodes_.size() - 1);
 }
@@ -118,9 +110,8 @@ void CudaGraph::instantiate() {
 }
 
 void CudaGraph::set(Node node, const CudaLaunch& launch) {
-  const cuda::LaunchConfig config = config_of(launch);
   void* parameters[] = {words_of(launch)};
-  cuda::check(driver_, driver_.set_kernel(exec_, nodes_[node], launch.function, &config, parameters),
+  cuda::check(driver_, driver_.set_kernel(exec_, nodes_[node], launch.function, &launch.config, parameters),
               launch.entry.c_str());
 }
 

@@ -81,6 +81,24 @@ TEST_F(CudaReplay, NumbersAndAddressesOfTheCallReachTheKernels) {
   EXPECT_EQ(fake_kernels().kernel_updates, 4) << "one for each replay after the recording";
 }
 
+// Rows that are held in shared memory ask for it, whoever launches them.
+TEST_F(CudaReplay, NodesAreLaunchedAsKernelsAre) {
+  const auto f = compile([](Tensor x, Tensor w) { return softmax(x.mm(w), -1); }, replayed());
+  const Tensor x = randn({140, 2}).to(kGpu), w = randn({2, 17000}).to(kGpu);
+  for (int i = 0; i < 4; ++i) f(x, w);
+  ASSERT_GT(fake_kernels().graph_launches, 0);
+  ASSERT_EQ(fake_kernels().launches.size(), 4u);
+  const auto& launches = fake_kernels().launches;
+  const cuda::LaunchConfig& own = launches.front().config;
+  EXPECT_EQ(own.shared_bytes, 17000 * sizeof(float));
+  for (const auto& launch : launches) {
+    EXPECT_EQ(launch.kernel, launches.front().kernel);
+    EXPECT_EQ(launch.config.shared_bytes, own.shared_bytes);
+    EXPECT_EQ(launch.config.grid[0], own.grid[0]);
+    EXPECT_EQ(launch.config.block[0], own.block[0]);
+  }
+}
+
 TEST_F(CudaReplay, EqualCallsChangeNothing) {
   const auto f = compile([](Tensor x) { return (x.mm(x) * 2).mm(x); }, replayed());
   const Tensor x = ones({8, 8}).to(kGpu);

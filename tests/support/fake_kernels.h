@@ -15,7 +15,7 @@ namespace weft::tests {
 // A kernel that ran, with the words of its parameter.
 struct FakeLaunch {
   std::string kernel;
-  uint32_t grid = 0;
+  cuda::LaunchConfig config = {};
   std::vector<uint64_t> words;
 };
 
@@ -66,7 +66,7 @@ inline size_t words_in(const std::string& text) {
 inline FakeLaunch launch_of(cuda::Function function, const cuda::LaunchConfig& config, void** parameters) {
   const auto* const own = reinterpret_cast<const FakeFunction*>(function);
   const auto* const words = static_cast<const uint64_t*>(parameters[0]);
-  return {own->name, config.grid[0], {words, words + own->num_words}};
+  return {own->name, config, {words, words + own->num_words}};
 }
 
 inline void run(const FakeNode& node) {
@@ -155,6 +155,7 @@ inline const cuda::Driver& fake_kernels_driver() {
       *function = reinterpret_cast<cuda::Function>(functions.back().get());
       return Status::Ok;
     };
+    d.set_max_shared = [](cuda::Function, size_t) { return Status::Ok; };
     d.launch = [](cuda::Function function, const cuda::LaunchConfig* config, void** parameters,
                   cuda::Stream stream) {
       return detail::carry_out({.launch = detail::launch_of(function, *config, parameters)}, stream);
