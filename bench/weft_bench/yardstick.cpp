@@ -116,7 +116,11 @@ Case matmul_bias_gelu_case(const std::string& name, int64_t side, DType dtype, c
               set_float32_matmul_precision("highest");
             });
           },
-          iterations, 0, 2.0 * static_cast<double>(side * side * side)};
+          iterations,
+          0,
+          2.0 * static_cast<double>(side * side * side),
+          false,
+          true};
 }
 
 // Forward reads x and writes y; backward reads x and the gradient and writes that of x.
