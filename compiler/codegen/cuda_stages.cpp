@@ -127,6 +127,7 @@ bool CudaBody::is_turned(const Source& source) const {
   const std::optional<Access> at = access(source.index);
   if (!at || is_int(at->stride, 0) || is_int(at->stride, 1)) return false;
   SymTable& table = body.expressions->syms;
+  if (!table.as_symbol(body.row)) return false;  // there is one row
   const Sym next = table.binary(SymOp::Add, body.row, Sym::from_int(1));
   return is_int(table.binary(SymOp::Sub, substitute(table, source.index, body.row, next), source.index), 1);
 }

@@ -275,6 +275,17 @@ TEST(CudaCode, HalvesArePaired) {
   }
 }
 
+// A column of a matrix, as select() reads it: no loop over rows has a symbol.
+TEST(CudaCode, OneRowIsReadWithAStride) {
+  Body b(1, 1, 1000);
+  const uint32_t from = b.in(f32), to = b.out(f32);
+  b.store(to, b.c, b.load(from, b.c * 7 + 3));
+  const CudaVariant v = variant_of(b.body);
+  EXPECT_EQ(v.kind, Class::Flat);
+  EXPECT_FALSE(CudaBody(b.body).is_turned(b.body.sources[0]));
+  EXPECT_NE(generate(b.body).text.find("b0 + (c * 7 + 3)"), std::string::npos) << generate(b.body).text;
+}
+
 TEST(CudaCode, SizesAndAddressesChooseTheVariant) {
   BodyBuilder b;
   const Sym n = b.size("n", 4096);
