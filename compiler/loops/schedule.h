@@ -79,7 +79,7 @@ struct Schedule {
 };
 
 struct ScheduleOptions {
-  bool fuse = true;         // false: one kernel for each op, to see what fusion does
+  bool fuse = true;         // false: a kernel for each unit (units.h), to see what sharing loops does
   size_t max_units = 64;    // results, folds included, in one kernel
   size_t max_buffers = 40;  // that one kernel reads or writes
 };

@@ -71,7 +71,7 @@ Plan::Plan(Graph graph, const Backend& backend) : traced_(std::move(graph)) {
   log.end_stage("passes");
   if (const BackendFunction function = backend.function(); !function) {
     if (has_loops(backend, traced_)) {
-      // "cudagraphs" replays the ops as they are.
+      // "cudagraphs" shows what replaying gives by itself.
       Schedule schedule = compiler::schedule(graph_, {.fuse = backend.name() != "cudagraphs"});
       log.end_stage("schedule");
       launch_plan_ = std::make_unique<LaunchPlan>(std::move(schedule), kernels);
