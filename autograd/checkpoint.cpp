@@ -32,7 +32,7 @@ class Collector final : public SaveHook {
     return values.size() - 1;
   }
   Tensor restore(size_t) override {
-    detail::throw_error("checkpoint: the function called backward on its own results");
+    weft::detail::throw_error("checkpoint: the function called backward on its own results");
   }
   void forget(size_t) noexcept override {}
   std::vector<Tensor> values;

@@ -83,7 +83,7 @@ void AccumulateNode::apply(Step& step) {
 
 std::string describe(const Node& node) {
   const std::string place = to_string(node.where);
-  return place.empty() ? node.name() : detail::concat(node.name(), " (", place, ")");
+  return place.empty() ? node.name() : weft::detail::concat(node.name(), " (", place, ")");
 }
 
 SaveHook*& SaveHook::current() {
@@ -145,7 +145,7 @@ Tensor SavedTensor::unpack(Node& owner, uint32_t slot) const {
   if (data_.version() != version_) [[unlikely]] {
     const Storage& storage = *data_->storage;
     const std::string place = to_string(storage.last_write());
-    detail::throw_error(detail::concat(
+    weft::detail::throw_error(weft::detail::concat(
         "backward: ", autograd::describe(owner), " saved a ", weft::describe(data_),
         " tensor for its gradient at version ", version_, ", but in-place ops have brought it to version ",
         data_.version(), "; the last was ", storage.last_writer() ? storage.last_writer()->name() : "unknown",

@@ -11,7 +11,7 @@ namespace {
 
 std::atomic<DType> the_default_dtype{DType::Float32};
 
-ScalarEnvironment& environment() {
+ScalarEnvironment& scalars() {
   ScalarEnvironment* current = current_scalar_environment();
   WEFT_CHECK(current != nullptr, "scalar: a number of a trace is used outside the function that was traced");
   return *current;
@@ -39,7 +39,7 @@ ScalarEnvironment*& current_scalar_environment() {
 }
 
 double Scalar::to_double() const {
-  if (is_traced_) return environment().read_double(*this);
+  if (is_traced_) return scalars().read_double(*this);
   if (category_ == Category::Floating) return double_;
   return static_cast<double>(to_int());
 }
@@ -47,7 +47,7 @@ double Scalar::to_double() const {
 bool Scalar::decide_bool() const { return detail::scalar_compare(SymCompare::Ne, *this, Scalar(int64_t{0})); }
 
 int64_t Scalar::to_int() const {
-  if (is_traced_) return environment().read_int(*this);
+  if (is_traced_) return scalars().read_int(*this);
   if (category_ == Category::Floating) return to_int_saturating(double_);
   return is_sym_ ? static_cast<int64_t>(sym_) : int_;
 }
@@ -64,8 +64,7 @@ DType Scalar::dtype() const {
 namespace detail {
 
 Scalar scalar_binary(ScalarOp op, const Scalar& a, const Scalar& b) {
-  if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic())
-    return environment().binary(op, a, b);
+  if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic()) return scalars().binary(op, a, b);
   if (op == ScalarOp::Div) return a.to_double() / b.to_double();
   if (op == ScalarOp::Pow) return std::pow(a.to_double(), b.to_double());
   if (!a.is_floating() && !b.is_floating()) return wrap(op, a.to_int(), b.to_int());
@@ -75,7 +74,7 @@ Scalar scalar_binary(ScalarOp op, const Scalar& a, const Scalar& b) {
 
 bool scalar_compare(SymCompare op, const Scalar& a, const Scalar& b) {
   if (a.is_traced() || b.is_traced() || a.is_symbolic() || b.is_symbolic())
-    return environment().compare(op, a, b);
+    return scalars().compare(op, a, b);
   if (!a.is_floating() && !b.is_floating()) return compare(op, a.to_int(), b.to_int());
   return compare(op, a.to_double(), b.to_double());
 }

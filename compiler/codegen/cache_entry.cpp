@@ -37,9 +37,9 @@ Footer footer_of(const ContentHash& key, std::string_view bytes) {
   return footer;
 }
 
-struct Descriptor {
+struct OpenFile {
   int number;
-  ~Descriptor() {
+  ~OpenFile() {
     if (number >= 0) ::close(number);
   }
 };
@@ -53,7 +53,7 @@ std::string cache_footer(const ContentHash& key, std::string_view bytes) {
 
 EntryState read_entry(const std::string& path, const ContentHash& key, std::string& bytes, uint64_t& inode) {
   inode = 0;
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
+  const OpenFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   if (file.number < 0) return errno == ELOOP ? EntryState::Corrupt : EntryState::Missing;
   struct stat status;
   if (::fstat(file.number, &status) != 0) return EntryState::Missing;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/code_text.h"
 #include "compiler/codegen/cpu_pass.h"
 #include "tensor/base/error.h"
 
@@ -16,8 +17,6 @@ constexpr int64_t kStackElements = 8192;
 constexpr int64_t kTileColumns = 256;
 // Columns that a thread folds along the rows at a time: totals and the block's values stay in L1.
 constexpr int64_t kChunkColumns = 1024;
-
-std::string number(int64_t n) { return std::to_string(n); }
 
 class KernelWriter {
  public:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/code_text.h"
 #include "tensor/base/error.h"
 
 namespace weft::compiler {
@@ -18,9 +19,7 @@ constexpr int64_t kBytesAhead = 2048;
 constexpr int64_t kLongRow = 65536;
 constexpr int64_t kLineBytes = 64;
 
-std::string number(int64_t n) { return std::to_string(n); }
-
-bool is_word_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
 
 }  // namespace
 
@@ -33,7 +32,7 @@ std::string filled(std::string_view text,
       continue;
     }
     size_t end = at + 1;
-    while (end < text.size() && is_word_char(text[end])) ++end;
+    while (end < text.size() && is_name_char(text[end])) ++end;
     const std::string_view word = text.substr(at + 1, end - at - 1);
     const auto* const found =
         std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == word; });

@@ -9,8 +9,6 @@ namespace {
 
 using cpu::Isa;
 
-std::string number(int64_t n) { return std::to_string(n); }
-
 bool is_word_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }

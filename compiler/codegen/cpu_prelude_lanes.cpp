@@ -9,8 +9,6 @@ namespace {
 
 using cpu::Isa;
 
-std::string number(int64_t n) { return std::to_string(n); }
-
 }  // namespace
 
 std::string Vocabulary::elementwise_text(const std::string& word, const std::string& what,

@@ -11,8 +11,6 @@ namespace {
 
 using cpu::Isa;
 
-std::string number(int64_t n) { return std::to_string(n); }
-
 }  // namespace
 
 bool Vocabulary::parse_element(const std::string& name, Element& element) {

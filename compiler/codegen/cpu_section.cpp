@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/code_text.h"
 #include "tensor/base/error.h"
 
 namespace weft::compiler {
 namespace {
-
-std::string number(uint64_t n) { return std::to_string(n); }
 
 std::string indent(CpuSection::Scope scope) {
   return std::string(scope == CpuSection::Scope::Head    ? 2

@@ -63,7 +63,7 @@ void append(Arguments& to, const Arguments& more) { to.insert(to.end(), more.beg
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::string real_path(const std::string& path) {
+std::string resolved_path(const std::string& path) {
   char buffer[PATH_MAX];
   return ::realpath(path.c_str(), buffer) != nullptr ? std::string(buffer) : path;
 }
@@ -253,7 +253,7 @@ std::string to_string(const FileState& state) {
 
 // Whether the same question has the same answer: the program, and what decides where it looks for its parts.
 CacheKey key_of_answer(const CpuToolchain& toolchain, cpu::Isa isa) {
-  const std::string real = real_path(toolchain.driver.front());
+  const std::string real = resolved_path(toolchain.driver.front());
   CacheKey key("compiler");
   key.add("program",
           fmt::format("{}\n{}\n{}", fmt::join(toolchain.driver, "\n"), real, to_string(state_of(real))));

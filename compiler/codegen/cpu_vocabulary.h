@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "compiler/codegen/code_text.h"
 #include "compiler/codegen/cpu_prelude.h"
 
 namespace weft::compiler {

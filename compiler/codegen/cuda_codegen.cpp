@@ -4,13 +4,12 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/code_text.h"
 #include "compiler/codegen/cuda_stage_writer.h"
 #include "tensor/base/error.h"
 
 namespace weft::compiler {
 namespace {
-
-std::string number(int64_t n) { return std::to_string(n); }
 
 std::string identifier(const std::string& name) {
   std::string text;

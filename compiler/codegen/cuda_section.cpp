@@ -4,16 +4,12 @@
 
 #include <algorithm>
 
+#include "compiler/codegen/code_text.h"
 #include "compiler/codegen/cpu_index.h"
 #include "compiler/trace/sym_expr.h"
 #include "tensor/base/error.h"
 
 namespace weft::compiler {
-namespace {
-
-std::string number(uint64_t n) { return std::to_string(n); }
-
-}  // namespace
 
 CudaSection::CudaSection(const CudaBody& body, const CudaVariant& variant, const CudaParams& params,
                          CudaPrinter& printer, Part part, bool joins_passes)

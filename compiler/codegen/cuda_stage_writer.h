@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/code_text.h"
 #include "compiler/codegen/cpu_plan.h"
 #include "compiler/codegen/cuda_section.h"
 #include "tensor/base/error.h"
@@ -67,7 +68,6 @@ class CudaStageWriter {
   }
 
  private:
-  static std::string number(int64_t n) { return std::to_string(n); }
   static std::string suffix(const CudaStage& stage) {
     switch (stage.kind) {
       case CudaStage::Kind::Flat:

@@ -257,12 +257,12 @@ void VectorPrinter::define_remainder(const std::string& name, DType dtype) {
   const DType both[] = {dtype, dtype}, doubles[] = {DType::Float64, DType::Float64};
   const auto define_part = [&](const char* part, std::span<const DType> inputs, auto make) {
     ExprGraph graph;
-    std::vector<Expr> args;
+    std::vector<weft::Expr> args;
     for (size_t i = 0; i < inputs.size(); ++i) args.push_back(graph.input(static_cast<int>(i), inputs[i]));
     const std::string text = function(name + part, graph, make(args), {inputs.begin(), inputs.end()});
     definitions_ += text;
   };
-  using Args = const std::vector<Expr>&;
+  using Args = const std::vector<weft::Expr>&;
   define_part("_dividend", both, [](Args x) { return expr::remainder_start(to_f64(x[0]), to_f64(x[1])).r; });
   define_part("_divisor", both, [](Args x) { return expr::remainder_start(to_f64(x[0]), to_f64(x[1])).b; });
   define_part("_step", doubles, [](Args x) { return expr::remainder_step_f64(x[0], x[1]); });
@@ -281,8 +281,8 @@ void VectorPrinter::define_angle(const std::string& name, Prim prim, DType dtype
   define_body(name + "_huge", prim, dtype);
   ExprGraph graph;
   graph.set_number_dtype(dtype);
-  const Expr x = graph.input(0, dtype);
-  Expr value;
+  const weft::Expr x = graph.input(0, dtype);
+  weft::Expr value;
   switch (prim) {
     case Prim::Sin: value = is_f32 ? expr::sin_moderate_f32(x) : expr::sin_moderate_f64(x); break;
     case Prim::Cos: value = is_f32 ? expr::cos_moderate_f32(x) : expr::cos_moderate_f64(x); break;
@@ -292,7 +292,7 @@ void VectorPrinter::define_angle(const std::string& name, Prim prim, DType dtype
   definitions_ += text;
   const std::string type = type_of(dtype);
   ExprGraph limits;
-  const Expr limit = limits.constant(is_f32 ? expr::kModerateF32 : expr::kModerateF64, dtype);
+  const weft::Expr limit = limits.constant(is_f32 ? expr::kModerateF32 : expr::kModerateF64, dtype);
   definitions_ += "static " + type + " " + name + "(" + type + " x) {\n  if (__builtin_expect(w_any_m" +
                   type.substr(1) + "(w_gt_" + type + "(w_abs_" + type + "(x), " +
                   constant(limits.node(limit)).text + ")), 0)) return " + name + "_huge(x);\n  return " +

@@ -47,7 +47,7 @@ class ProgramBuilder {
  private:
   // ---- Steps
 
-  StepId add(Step step) {
+  StepId add(TileStep step) {
     for (StepId operand : step.operands)
       if (operand != kNoStep) merge(step.level, at(operand).level);
     const uint64_t hash = hash_of(step);
@@ -59,9 +59,9 @@ class ProgramBuilder {
     ids_.emplace(hash, id);
     return id;
   }
-  const Step& at(StepId id) const { return program_.steps[id]; }
+  const TileStep& at(StepId id) const { return program_.steps[id]; }
 
-  static uint64_t hash_of(const Step& step) {
+  static uint64_t hash_of(const TileStep& step) {
     uint64_t hash = static_cast<uint64_t>(step.kind) + 64 * static_cast<uint64_t>(step.prim) +
                     16384 * static_cast<uint64_t>(step.dtype);
     for (uint64_t part :
@@ -69,24 +69,24 @@ class ProgramBuilder {
       hash = mix_bits(hash ^ part);
     return hash;
   }
-  static bool is_same(const Step& a, const Step& b) {
+  static bool is_same(const TileStep& a, const TileStep& b) {
     return a.kind == b.kind && a.prim == b.prim && a.dtype == b.dtype && a.from == b.from && a.imm == b.imm &&
            std::equal(a.operands, a.operands + 3, b.operands) && a.level.uses_row == b.level.uses_row &&
            a.level.uses_column == b.level.uses_column;
   }
 
-  StepId leaf(Step::Kind kind, DType dtype, uint64_t imm) {
-    Step step;
+  StepId leaf(TileStep::Kind kind, DType dtype, uint64_t imm) {
+    TileStep step;
     step.kind = kind;
     step.dtype = dtype;
     step.imm = imm;
-    step.level.uses_batch = kind == Step::Kind::Batch;
-    step.level.uses_row = kind == Step::Kind::Row;
-    step.level.uses_column = kind == Step::Kind::Column;
+    step.level.uses_batch = kind == TileStep::Kind::Batch;
+    step.level.uses_row = kind == TileStep::Kind::Row;
+    step.level.uses_column = kind == TileStep::Kind::Column;
     return add(step);
   }
   StepId integer(int64_t value) {
-    return leaf(Step::Kind::Constant, DType::Int64, static_cast<uint64_t>(value));
+    return leaf(TileStep::Kind::Constant, DType::Int64, static_cast<uint64_t>(value));
   }
 
   // The operand as a step of this shape can read it.
@@ -98,8 +98,8 @@ class ProgramBuilder {
     return repeated(operand, shape);
   }
   StepId repeated(StepId operand, const ValueLevel& shape) {
-    Step step;
-    step.kind = Step::Kind::Expand;
+    TileStep step;
+    step.kind = TileStep::Kind::Expand;
     step.dtype = at(operand).dtype;
     step.operands[0] = operand;
     step.level.uses_row = shape.uses_row;
@@ -108,8 +108,8 @@ class ProgramBuilder {
   }
 
   StepId kernel(Prim prim, DType dtype, std::span<const StepId> operands) {
-    Step step;
-    step.kind = Step::Kind::Kernel;
+    TileStep step;
+    step.kind = TileStep::Kind::Kernel;
     step.prim = prim;
     step.dtype = dtype;
     ValueLevel shape;
@@ -123,8 +123,8 @@ class ProgramBuilder {
   }
   StepId converted(StepId operand, DType dtype) {
     if (at(operand).dtype == dtype) return operand;
-    Step step;
-    step.kind = Step::Kind::Convert;
+    TileStep step;
+    step.kind = TileStep::Kind::Convert;
     step.dtype = dtype;
     step.operands[0] = operand;
     return add(step);
@@ -185,23 +185,23 @@ class ProgramBuilder {
 
   StepId of_symbol(uint32_t symbol) {
     const auto is = [&](Sym other) { return table_.as_symbol(other) == symbol; };
-    if (is(body_.batch)) return leaf(Step::Kind::Batch, DType::Int64, 0);
-    if (is(body_.row)) return leaf(Step::Kind::Row, DType::Int64, 0);
-    if (is(body_.column)) return leaf(Step::Kind::Column, DType::Int64, 0);
+    if (is(body_.batch)) return leaf(TileStep::Kind::Batch, DType::Int64, 0);
+    if (is(body_.row)) return leaf(TileStep::Kind::Row, DType::Int64, 0);
+    if (is(body_.column)) return leaf(TileStep::Kind::Column, DType::Int64, 0);
     for (uint32_t i = 0; i < body_.indirects.size(); ++i)
       if (is(body_.indirects[i].symbol)) return of_indirect(i);
     const auto size = std::find(body_.size_symbols.begin(), body_.size_symbols.end(), symbol);
     WEFT_ASSERT(size != body_.size_symbols.end(), table_.symbols()[symbol].name, " has no value in '",
                 body_.name, "'");
-    return leaf(Step::Kind::Size, DType::Int64, static_cast<uint64_t>(size - body_.size_symbols.begin()));
+    return leaf(TileStep::Kind::Size, DType::Int64, static_cast<uint64_t>(size - body_.size_symbols.begin()));
   }
 
   StepId of_indirect(uint32_t i) {
     if (of_indirect_[i] != kNoStep) return of_indirect_[i];
     const Indirect& indirect = body_.indirects[i];
     const BodyValue mask = body_.checks[indirect.check].mask;
-    Step step;
-    step.kind = Step::Kind::Check;
+    TileStep step;
+    step.kind = TileStep::Kind::Check;
     step.imm = i;
     step.operands[0] = converted(of_value(indirect.value), DType::Int64);
     step.operands[1] = of_index(indirect.size);
@@ -244,20 +244,20 @@ class ProgramBuilder {
     const ExprGraph::Node& node = body_.values.nodes()[value];
     switch (node.prim) {
       case Prim::Input: return of_source(body_.sources[node.imm], node.dtype);
-      case Prim::Constant: return leaf(Step::Kind::Constant, node.dtype, node.imm);
+      case Prim::Constant: return leaf(TileStep::Kind::Constant, node.dtype, node.imm);
       case Prim::Cast:
         if (const StepId load = converting_load(node); load != kNoStep) return load;
         return converted(of_value(node.args[0]), node.dtype);
       case Prim::Bitcast: {
-        Step step;
-        step.kind = Step::Kind::Bits;
+        TileStep step;
+        step.kind = TileStep::Kind::Bits;
         step.dtype = node.dtype;
         step.operands[0] = of_value(node.args[0]);
         return add(step);
       }
       case Prim::Lookup: {
-        Step step;
-        step.kind = Step::Kind::Lookup;
+        TileStep step;
+        step.kind = TileStep::Kind::Lookup;
         step.prim = node.prim;
         step.dtype = node.dtype;
         step.imm = node.imm;
@@ -276,14 +276,14 @@ class ProgramBuilder {
     switch (source.kind) {
       case Source::Kind::Load: return load(source, dtype);
       case Source::Kind::Place: return converted(of_index(source.index), dtype);
-      case Source::Kind::Number: return leaf(Step::Kind::Number, dtype, source.param);
+      case Source::Kind::Number: return leaf(TileStep::Kind::Number, dtype, source.param);
       case Source::Kind::Fold: return fold_result(source.param);
       case Source::Kind::Random: {
-        Step step;
-        step.kind = Step::Kind::Random;
+        TileStep step;
+        step.kind = TileStep::Kind::Random;
         step.dtype = dtype;
-        step.operands[0] = leaf(Step::Kind::Number, DType::Int64, source.param);
-        step.operands[1] = leaf(Step::Kind::Number, DType::Int64, source.param + 1);
+        step.operands[0] = leaf(TileStep::Kind::Number, DType::Int64, source.param);
+        step.operands[1] = leaf(TileStep::Kind::Number, DType::Int64, source.param + 1);
         step.operands[2] = of_index(source.index);
         return add(step);
       }
@@ -292,8 +292,8 @@ class ProgramBuilder {
   }
 
   StepId load(const Source& source, DType dtype) {
-    Step step;
-    step.kind = Step::Kind::Load;
+    TileStep step;
+    step.kind = TileStep::Kind::Load;
     step.dtype = dtype;
     step.from = body_.buffers[source.param].dtype;
     step.imm = source.param;
@@ -316,8 +316,8 @@ class ProgramBuilder {
     if (made.result != kNoStep) return made.result;
     const BodyFold& fold = body_.folds[f];
     StepId value = of_value(fold.value);
-    Step step;
-    step.kind = Step::Kind::Fold;
+    TileStep step;
+    step.kind = TileStep::Kind::Fold;
     step.dtype = at(value).dtype;
     step.imm = f;
     step.level = at(value).level;
@@ -358,9 +358,9 @@ class ProgramBuilder {
     return level;
   }
   bool is_once(StepId id) const {
-    const Step& step = at(id);
+    const TileStep& step = at(id);
     const ValueLevel& level = step.level;
-    return step.kind != Step::Kind::Fold && !level.uses_batch && !level.uses_row && !level.uses_column &&
+    return step.kind != TileStep::Kind::Fold && !level.uses_batch && !level.uses_row && !level.uses_column &&
            level.pass == 0 && !level.after_rows;
   }
 
@@ -379,7 +379,7 @@ class ProgramBuilder {
       if (!is_needed[id] || there[id] || is_once(id)) continue;
       there[id] = 1;
       // A fold along the columns was written when it was done.
-      const bool is_written = at(id).kind == Step::Kind::Fold && !at(id).level.after_rows;
+      const bool is_written = at(id).kind == TileStep::Kind::Fold && !at(id).level.after_rows;
       if (is_written && !is_after_) continue;
       (at(id).level.uses_column ? columns : rows).push_back({TileItem::Kind::Evaluate, id});
     }

@@ -19,7 +19,7 @@ namespace weft::compiler {
 using StepId = uint32_t;
 inline constexpr StepId kNoStep = ~StepId{0};
 
-struct Step {
+struct TileStep {
   enum class Kind : uint8_t {
     Size,      // imm: which of LoopBody::size_symbols
     Constant,  // imm: its bits
@@ -82,7 +82,7 @@ struct TileProgram {
   }
 
   TileKind kind;
-  std::vector<Step> steps;
+  std::vector<TileStep> steps;
   std::vector<Fold> folds;
   std::vector<Store> stores;
   StepId batches, rows, columns;  // how many there are

@@ -97,7 +97,7 @@ void TileWorker::evaluate(std::span<const TileItem> items, const FoldMemory* mem
 }
 
 void TileWorker::evaluate(StepId id, char* to, const FoldMemory* memory) {
-  const Step& step = program_.steps[id];
+  const TileStep& step = program_.steps[id];
   const int64_t n = count_of(id);
   data_[id] = to;
   const auto fill = [&](int64_t first, int64_t step_of_lane) {
@@ -105,50 +105,50 @@ void TileWorker::evaluate(StepId id, char* to, const FoldMemory* memory) {
     for (int64_t i = 0; i < n; ++i) out[i] = first + i * step_of_lane;
   };
   switch (step.kind) {
-    case Step::Kind::Size: fill(call_.sizes[step.imm], 0); break;
-    case Step::Kind::Constant: std::memcpy(to, &step.imm, size_of(step.dtype)); break;
-    case Step::Kind::Number: std::memcpy(to, &call_.numbers[step.imm], size_of(step.dtype)); break;
-    case Step::Kind::Batch: fill(tile_.batch, 0); break;
-    case Step::Kind::Row: fill(tile_.row, 1); break;
-    case Step::Kind::Column: fill(tile_.column, 1); break;
-    case Step::Kind::Kernel:
-    case Step::Kind::Lookup: return run_kernel(step, id, to);
-    case Step::Kind::Convert: {
+    case TileStep::Kind::Size: fill(call_.sizes[step.imm], 0); break;
+    case TileStep::Kind::Constant: std::memcpy(to, &step.imm, size_of(step.dtype)); break;
+    case TileStep::Kind::Number: std::memcpy(to, &call_.numbers[step.imm], size_of(step.dtype)); break;
+    case TileStep::Kind::Batch: fill(tile_.batch, 0); break;
+    case TileStep::Kind::Row: fill(tile_.row, 1); break;
+    case TileStep::Kind::Column: fill(tile_.column, 1); break;
+    case TileStep::Kind::Kernel:
+    case TileStep::Kind::Lookup: return run_kernel(step, id, to);
+    case TileStep::Kind::Convert: {
       const DType from = program_.steps[step.operands[0]].dtype;
       cpu::convert_kernel(from, step.dtype)(data_[step.operands[0]], 1, to, 1, n);
       break;
     }
-    case Step::Kind::Bits:
+    case TileStep::Kind::Bits:
       std::memcpy(to, data_[step.operands[0]], static_cast<size_t>(n) * size_of(step.dtype));
       break;
-    case Step::Kind::Expand: expand(step, id, to); break;
-    case Step::Kind::Load: load(step, id, to); break;
-    case Step::Kind::Check: check(step, id, to); break;
-    case Step::Kind::Fold: read_fold(step, id, to, *memory); break;
-    case Step::Kind::Random: random(step, id, to); break;
+    case TileStep::Kind::Expand: expand(step, id, to); break;
+    case TileStep::Kind::Load: load(step, id, to); break;
+    case TileStep::Kind::Check: check(step, id, to); break;
+    case TileStep::Kind::Fold: read_fold(step, id, to, *memory); break;
+    case TileStep::Kind::Random: random(step, id, to); break;
   }
   if (!program_.is_slot(id)) return;
   repeat_lane(to, size_of(step.dtype));
 }
 
-void TileWorker::run_kernel(const Step& step, StepId id, char* to) {
+void TileWorker::run_kernel(const TileStep& step, StepId id, char* to) {
   const void* in[3] = {};
   int64_t steps[3] = {};
-  const int count = step.kind == Step::Kind::Lookup ? 1 : arity_of(step.prim);
+  const int count = step.kind == TileStep::Kind::Lookup ? 1 : arity_of(step.prim);
   for (int i = 0; i < count; ++i) {
     in[i] = data_[step.operands[i]];
     steps[i] = program_.is_slot(step.operands[i]) ? 0 : 1;
   }
   DType operands = program_.steps[step.operands[0]].dtype;
   if (step.prim == Prim::Where) operands = step.dtype;
-  if (step.kind == Step::Kind::Lookup) {
+  if (step.kind == TileStep::Kind::Lookup) {
     operands = step.dtype;
     in[1] = call_.body.values.tables()[step.imm].data;
   }
   cpu::tile_kernel(step.prim, operands)(program_.is_slot(id) ? kLanes : count_of(id), in, steps, to);
 }
 
-void TileWorker::expand(const Step& step, StepId id, char* to) {
+void TileWorker::expand(const TileStep& step, StepId id, char* to) {
   const View from = view(step.operands[0]);
   const int64_t rows = rows_of(id), columns = columns_of(id);
   visit_bytes(size_of(step.dtype), [&](auto zero) {
@@ -165,7 +165,7 @@ void TileWorker::expand(const Step& step, StepId id, char* to) {
 
 // ---- Memory
 
-void TileWorker::load(const Step& step, StepId id, char* to) {
+void TileWorker::load(const TileStep& step, StepId id, char* to) {
   const auto buffer = static_cast<uint32_t>(step.imm);
   const Address from = address(step.operands[0], step.operands[1]);
   const View mask = step.operands[2] == kNoStep ? View{nullptr, 0, 0} : view(step.operands[2]);
@@ -202,7 +202,7 @@ void TileWorker::load(const Step& step, StepId id, char* to) {
   if (converts) cpu::convert_kernel(step.from, step.dtype)(out, 1, to, 1, n);
 }
 
-void TileWorker::check(const Step& step, StepId id, char* to) {
+void TileWorker::check(const TileStep& step, StepId id, char* to) {
   const View value = view(step.operands[0]), size = view(step.operands[1]);
   const View mask = step.operands[2] == kNoStep ? View{nullptr, 0, 0} : view(step.operands[2]);
   const uint32_t which = call_.body.indirects[step.imm].check;
@@ -224,7 +224,7 @@ void TileWorker::check(const Step& step, StepId id, char* to) {
   }
 }
 
-void TileWorker::random(const Step& step, StepId id, char* to) {
+void TileWorker::random(const TileStep& step, StepId id, char* to) {
   const auto seed = static_cast<uint64_t>(integer(step.operands[0])),
              counter = static_cast<uint64_t>(integer(step.operands[1]));
   const View place = view(step.operands[2]);
@@ -375,7 +375,7 @@ void TileWorker::set_fold(const TileItem& item, const char* blocks, int64_t num_
   repeat_lane(to, size_of(dtype));
 }
 
-void TileWorker::read_fold(const Step& step, StepId id, char* to, const FoldMemory& memory) {
+void TileWorker::read_fold(const TileStep& step, StepId id, char* to, const FoldMemory& memory) {
   const size_t bytes = size_of(step.dtype);
   const char* results = memory.of[step.imm];
   if (step.level.uses_column) results += static_cast<size_t>(tile_.column) * bytes;

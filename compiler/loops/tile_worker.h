@@ -91,12 +91,12 @@ class TileWorker {
   bool is_dense(const Address& address, int64_t rows, int64_t columns) const;
 
   void evaluate(StepId id, char* to, const FoldMemory* memory);
-  void run_kernel(const Step& step, StepId id, char* to);
-  void load(const Step& step, StepId id, char* to);
-  void check(const Step& step, StepId id, char* to);
-  void expand(const Step& step, StepId id, char* to);
-  void random(const Step& step, StepId id, char* to);
-  void read_fold(const Step& step, StepId id, char* to, const FoldMemory& memory);
+  void run_kernel(const TileStep& step, StepId id, char* to);
+  void load(const TileStep& step, StepId id, char* to);
+  void check(const TileStep& step, StepId id, char* to);
+  void expand(const TileStep& step, StepId id, char* to);
+  void random(const TileStep& step, StepId id, char* to);
+  void read_fold(const TileStep& step, StepId id, char* to, const FoldMemory& memory);
   void fold(const TileItem& item, const FoldMemory* memory);
   void store(uint32_t index);
   void store_where(const TileProgram::Store& store, const BodyStore& body, const Address& to, int64_t rows,

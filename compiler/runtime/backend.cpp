@@ -65,7 +65,7 @@ BackendFunction Backend::function() const {
   if (const auto found = r.functions.find(name_); found != r.functions.end()) return found->second;
   std::string known;
   for (const std::string& name : names_in(r)) known += (known.empty() ? "" : ", ") + name;
-  detail::throw_error("compile: there is no backend \"" + name_ + "\"; there are " + known);
+  weft::detail::throw_error("compile: there is no backend \"" + name_ + "\"; there are " + known);
 }
 
 }  // namespace weft

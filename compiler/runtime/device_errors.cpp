@@ -11,7 +11,7 @@
 namespace weft::compiler {
 namespace {
 
-constexpr size_t kMostDevices = 64;
+constexpr size_t kMostErrorDevices = 64;
 constexpr size_t kRecords = 256;  // read as one: 8 KB
 
 // Records are never moved, as kernels have their addresses: another block of them is added when all are taken.
@@ -24,7 +24,7 @@ struct Table {
 };
 
 Table& table_of(int device) {
-  static auto& tables = *new std::array<Table, kMostDevices>;
+  static auto& tables = *new std::array<Table, kMostErrorDevices>;
   return tables[static_cast<size_t>(device)];
 }
 

@@ -265,7 +265,7 @@ Scalar GraphRunner::compute(const Frame& frame, const NumberStep& step, std::spa
     }
     case ScalarExpr::Kind::Binary: break;
   }
-  return in_category(detail::scalar_binary(step.op, frame.numbers[step.a], frame.numbers[step.b]),
+  return in_category(weft::detail::scalar_binary(step.op, frame.numbers[step.a], frame.numbers[step.b]),
                      step.category);
 }
 

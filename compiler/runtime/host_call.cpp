@@ -14,7 +14,7 @@ namespace {
 
 void write(std::string_view text, const Tensor& x) {
   // Without history, which a compiled program does not have: requires_grad=True would be said in one mode only.
-  const std::string values = detail::concat(autograd::share_data(x));
+  const std::string values = weft::detail::concat(autograd::share_data(x));
   std::string line(text);
   if (!line.empty()) line += values.find('\n') != std::string::npos ? '\n' : ' ';
   line += values;

@@ -96,15 +96,16 @@ bool HotShape::note(std::span<const int64_t> symbols) {
 
 void say_limit(const std::string& function, size_t limit, const GuardFailure& failure) {
   warn_once("limit " + function,
-            detail::concat(function, " has reached its limit of ", limit,
-                           " programs: from now on the least recently used one goes for each new one. Last: ",
-                           failure.text,
-                           ". Scalar arguments, mark_dynamic() or a higher CompileOptions::limit help"));
+            weft::detail::concat(
+                function, " has reached its limit of ", limit,
+                " programs: from now on the least recently used one goes for each new one. Last: ",
+                failure.text, ". Scalar arguments, mark_dynamic() or a higher CompileOptions::limit help"));
 }
 
 void say_storm(const std::string& function, const GuardFailure& failure) {
-  warn_once("storm " + function,
-            detail::concat(function,
+  warn_once(
+      "storm " + function,
+      weft::detail::concat(function,
                            " runs eagerly for now: more than a fifth of its last 100 calls fitted no program "
                            "that was compiled before. Last: ",
                            failure.text));

@@ -58,7 +58,8 @@ std::string stats_text(const CompileStats& stats) {
 void add_listing(std::string& out, const std::vector<std::string>& lines, size_t most,
                  const std::string& indent, const char* rest) {
   for (size_t i = 0; i < std::min(lines.size(), most); ++i) out += indent + lines[i] + "\n";
-  if (lines.size() > most) out += indent + detail::concat("and ", lines.size() - most, " more", rest, "\n");
+  if (lines.size() > most)
+    out += indent + weft::detail::concat("and ", lines.size() - most, " more", rest, "\n");
 }
 
 std::string seconds_text(double seconds) {
@@ -112,8 +113,8 @@ void add_graph(std::string& out, const Explanation::Graph& graph) {
 }
 
 void add_entry(std::string& out, const Explanation::Entry& entry, size_t number) {
-  out += detail::concat("program ", number, ": ", count_of(entry.hits, "hit"),
-                        entry.is_dynamic ? ", dynamic" : "", "\n");
+  out += weft::detail::concat("program ", number, ": ", count_of(entry.hits, "hit"),
+                              entry.is_dynamic ? ", dynamic" : "", "\n");
   for (const Explanation::Graph& graph : entry.graphs) add_graph(out, graph);
   if (!entry.activations.empty()) {
     uint64_t bytes = 0;
@@ -131,8 +132,8 @@ void add_entry(std::string& out, const Explanation::Entry& entry, size_t number)
   for (size_t i = 0; i < std::min(entry.guards.size(), kMostGuards); ++i)
     out += "  guard: " + entry.guards[i] + "\n";
   if (entry.guards.size() > kMostGuards)
-    out += detail::concat("  and ", entry.guards.size() - kMostGuards,
-                          " more guards (WEFT_LOGS=guards lists them)\n");
+    out += weft::detail::concat("  and ", entry.guards.size() - kMostGuards,
+                                " more guards (WEFT_LOGS=guards lists them)\n");
 }
 
 }  // namespace
@@ -146,13 +147,13 @@ std::string Explanation::to_string() const {
       kernels += graph.kernels.size();
     }
   }
-  std::string out =
-      detail::concat(function, ", backend ", backend, ": ", count_of(entries.size(), "program"), ", ",
-                     count_of(graphs, "graph"), ", ", count_of(nodes, "node"),
-                     kernels > 0 ? ", " + count_of(kernels, "kernel") : "", "\n", stats_text(stats), "\n");
+  std::string out = weft::detail::concat(
+      function, ", backend ", backend, ": ", count_of(entries.size(), "program"), ", ",
+      count_of(graphs, "graph"), ", ", count_of(nodes, "node"),
+      kernels > 0 ? ", " + count_of(kernels, "kernel") : "", "\n", stats_text(stats), "\n");
   for (size_t i = 0; i < std::min(entries.size(), kMostEntries); ++i) add_entry(out, entries[i], i + 1);
   if (entries.size() > kMostEntries)
-    out += detail::concat("and ", entries.size() - kMostEntries, " more, used longer ago\n");
+    out += weft::detail::concat("and ", entries.size() - kMostEntries, " more, used longer ago\n");
   for (const std::string& reason : recompiles) out += "recompiled: " + reason + "\n";
   for (const std::string& note : notes) out += "note: " + note + "\n";
   return out;
@@ -217,7 +218,7 @@ std::vector<std::string> lines_of_origins(const std::vector<std::string>& origin
 }
 
 std::string name_of_function(const std::string& name, SourceLocation where) {
-  const std::string place = to_string(where);
+  const std::string place = weft::to_string(where);
   if (name.empty()) return place.empty() ? "a compiled function" : "the function compiled at " + place;
   return place.empty() ? name : name + " (" + place + ")";
 }

@@ -366,7 +366,7 @@ void check_nothing_escaped(const Tracer& tracer) {
   const TensorImpl* escaped = tracer.find_escaped();
   if (escaped == nullptr) return;
   const std::string place = weft::to_string(escaped->made_at);
-  detail::throw_error(detail::concat(
+  weft::detail::throw_error(weft::detail::concat(
       "compile: the tensor ", SizesView(escaped->layout.sizes), " ", escaped->dtype, " that ",
       escaped->made_by != nullptr ? escaped->made_by->name() : "an op", " made", place.empty() ? "" : " at ",
       place,

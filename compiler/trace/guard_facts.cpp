@@ -13,26 +13,27 @@ namespace weft::compiler {
 namespace {
 
 std::string by(const Place& place) {
-  const std::string where = to_string(place.where);
+  const std::string where = weft::to_string(place.where);
   std::string text;
   if (place.op != nullptr) text += " by " + place.op->name();
   if (!where.empty()) text += " at " + where;
   return text;
 }
 
-int64_t bits_of(const Scalar& value) {
+int64_t raw_bits(const Scalar& value) {
   return value.is_floating() ? std::bit_cast<int64_t>(value.to_double()) : value.to_int();
 }
 
 std::string source_text(const GuardFacts& facts, const SymbolSource& source) {
   switch (source.kind) {
     case SymbolSource::Kind::Size:
-      return detail::concat(facts.tensors[source.leaf].name, ".size(", source.dim, ")");
+      return weft::detail::concat(facts.tensors[source.leaf].name, ".size(", source.dim, ")");
     case SymbolSource::Kind::Stride:
-      return detail::concat(facts.tensors[source.leaf].name, ".stride(", source.dim, ")");
+      return weft::detail::concat(facts.tensors[source.leaf].name, ".stride(", source.dim, ")");
     case SymbolSource::Kind::Number: return facts.numbers[source.leaf].name;
     case SymbolSource::Kind::Product: return "numel";
-    case SymbolSource::Kind::Result: return detail::concat("size ", source.dim, " of result ", source.leaf);
+    case SymbolSource::Kind::Result:
+      return weft::detail::concat("size ", source.dim, " of result ", source.leaf);
   }
   return "?";
 }
@@ -46,7 +47,7 @@ uint64_t current_global_word() {
 std::string text_of_number(NumberLeaf::Kind kind, int64_t bits) {
   if (kind == NumberLeaf::Kind::Bool) return bits != 0 ? "true" : "false";
   if (kind != NumberLeaf::Kind::Float) return std::to_string(bits);
-  return detail::concat(Scalar(std::bit_cast<double>(bits)));
+  return weft::detail::concat(Scalar(std::bit_cast<double>(bits)));
 }
 
 TensorFacts::TensorFacts(std::string leaf_name, const Tensor& x) : name(std::move(leaf_name)) {
@@ -74,7 +75,7 @@ GuardFacts::GuardFacts(const ArgumentLeaves& leaves, const Callee& callee)
     const NumberLeaf& leaf = leaves.numbers[i];
     NumberFacts& facts = numbers.emplace_back(callee.number_name(i), leaf.kind);
     if (leaf.kind != NumberLeaf::Kind::Scalar && leaf.kind != NumberLeaf::Kind::Size)
-      facts.fixed = {true, bits_of(leaf.value), {}};
+      facts.fixed = {true, raw_bits(leaf.value), {}};
   }
 }
 
@@ -142,7 +143,7 @@ void GuardFacts::add_overlaps(const ArgumentLeaves& leaves) {
 
 std::vector<std::string> GuardFacts::describe() const {
   std::vector<std::string> lines;
-  const auto say = [&](const auto&... parts) { lines.push_back(detail::concat(parts...)); };
+  const auto say = [&](const auto&... parts) { lines.push_back(weft::detail::concat(parts...)); };
   for (const TensorFacts& x : tensors) {
     if (!x.is_defined) {
       say(x.name, " undefined");

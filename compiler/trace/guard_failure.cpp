@@ -10,7 +10,7 @@ namespace {
 using Field = GuardFailure::Field;
 
 std::string fixed_by(const Place& place) {
-  const std::string where = to_string(place.where);
+  const std::string where = weft::to_string(place.where);
   std::string text = place.op == nullptr ? "" : " by " + place.op->name();
   if (!where.empty()) text += " at " + where;
   return text.empty() ? "" : " (fixed" + text + ")";

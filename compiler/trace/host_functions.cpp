@@ -63,8 +63,8 @@ RoutinePtr HostFunctions::keep(SourceLocation where, uint32_t ordinal, uint64_t 
   std::shared_ptr<HostFunction>& function = functions_[{where.file_name(), where.line(), ordinal, path}];
   if (function == nullptr)
     function = std::make_shared<HostFunction>(
-        where,
-        detail::concat("host ", serial_, ' ', functions_.size(), ' ', where.file_name(), ':', where.line()));
+        where, weft::detail::concat("host ", serial_, ' ', functions_.size(), ' ', where.file_name(), ':',
+                                    where.line()));
   function->replace(std::move(callback));
   return function;
 }

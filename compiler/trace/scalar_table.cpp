@@ -11,11 +11,11 @@ namespace weft::compiler {
 namespace {
 
 // Beyond so many steps the values of parts are kept, which chains of updates share.
-constexpr uint32_t kSharingCost = 128;
-constexpr uint32_t kMaxCost = 1u << 30;
+constexpr uint32_t kScalarSharingCost = 128;
+constexpr uint32_t kMaxScalarCost = 1u << 30;
 constexpr size_t kMaxText = 4000;
 
-uint64_t bits_of(const Scalar& number) {
+uint64_t identity_bits(const Scalar& number) {
   if (number.is_symbolic()) return number.sym().id();
   if (number.is_traced()) return number.trace_id();
   return number.is_floating() ? std::bit_cast<uint64_t>(number.to_double())
@@ -24,7 +24,7 @@ uint64_t bits_of(const Scalar& number) {
 
 bool is_same(const Scalar& a, const Scalar& b) {
   return a.category() == b.category() && a.is_symbolic() == b.is_symbolic() &&
-         a.is_traced() == b.is_traced() && bits_of(a) == bits_of(b);
+         a.is_traced() == b.is_traced() && identity_bits(a) == identity_bits(b);
 }
 
 bool is_same(const ScalarExpr& a, const ScalarExpr& b) {
@@ -46,7 +46,7 @@ uint64_t hash_of(const ScalarExpr& expr) {
   };
   switch (expr.kind) {
     case ScalarExpr::Kind::Constant:
-      mix(bits_of(expr.constant));
+      mix(identity_bits(expr.constant));
       mix(static_cast<uint64_t>(expr.constant.is_symbolic()));
       break;
     case ScalarExpr::Kind::Input:
@@ -79,7 +79,7 @@ Scalar walk(const Expressions& tables, ScalarId id, const RunValues& values, con
   const ScalarExpr& expr = tables.scalars[id];
   if (expr.kind != ScalarExpr::Kind::Binary) return leaf(tables, expr, values, item);
   const Scalar a = walk(tables, expr.a, values, item);
-  return detail::scalar_binary(expr.op, a, walk(tables, expr.b, values, item));
+  return weft::detail::scalar_binary(expr.op, a, walk(tables, expr.b, values, item));
 }
 
 // Operands have smaller ids: what is needed is marked downwards and computed upwards, without recursion.
@@ -100,7 +100,7 @@ Scalar walk_shared(const Expressions& tables, ScalarId id, const RunValues& valu
     if (!parts[i].is_needed) continue;
     const ScalarExpr& expr = tables.scalars[i];
     parts[i].value = expr.kind == ScalarExpr::Kind::Binary
-                         ? detail::scalar_binary(expr.op, parts[expr.a].value, parts[expr.b].value)
+                         ? weft::detail::scalar_binary(expr.op, parts[expr.a].value, parts[expr.b].value)
                          : leaf(tables, expr, values, item);
   }
   return parts[id].value;
@@ -117,7 +117,7 @@ ScalarId ScalarTable::add(const ScalarExpr& expr) {
   uint32_t cost = 1;
   if (expr.kind == ScalarExpr::Kind::Binary) {
     WEFT_ASSERT(expr.a < id && expr.b < id, "operands ", expr.a, " and ", expr.b, " of number ", id);
-    cost = std::min(costs_[expr.a] + costs_[expr.b] + 1, kMaxCost);
+    cost = std::min(costs_[expr.a] + costs_[expr.b] + 1, kMaxScalarCost);
   }
   exprs_.push_back(expr);
   costs_.push_back(cost);
@@ -133,8 +133,8 @@ void ScalarTable::print(ScalarId id, const SymTable& syms, size_t limit, std::st
   }
   switch (expr.kind) {
     case ScalarExpr::Kind::Constant:
-      text +=
-          expr.constant.is_symbolic() ? syms.to_string(expr.constant.sym()) : detail::concat(expr.constant);
+      text += expr.constant.is_symbolic() ? syms.to_string(expr.constant.sym())
+                                          : weft::detail::concat(expr.constant);
       return;
     case ScalarExpr::Kind::Input: text += "%in" + std::to_string(expr.index); return;
     case ScalarExpr::Kind::Item: text += "%item" + std::to_string(expr.index); return;
@@ -155,8 +155,8 @@ std::string ScalarTable::to_string(ScalarId id, const SymTable& syms) const {
 }
 
 Scalar evaluate(const Expressions& tables, ScalarId id, const RunValues& values, const ItemReader& item) {
-  return tables.scalars.cost(id) <= kSharingCost ? walk(tables, id, values, item)
-                                                 : walk_shared(tables, id, values, item);
+  return tables.scalars.cost(id) <= kScalarSharingCost ? walk(tables, id, values, item)
+                                                       : walk_shared(tables, id, values, item);
 }
 
 Scalar evaluate(const Expressions& tables, const Scalar& number, const RunValues& values,

@@ -15,11 +15,13 @@ uint64_t bits_of(Sym a) { return a.is_symbolic() ? ~uint64_t{a.id()} : static_ca
 
 std::string describe(const SymbolSource& source) {
   switch (source.kind) {
-    case SymbolSource::Kind::Size: return detail::concat("arg", source.leaf, ".size(", source.dim, ")");
-    case SymbolSource::Kind::Stride: return detail::concat("arg", source.leaf, ".stride(", source.dim, ")");
-    case SymbolSource::Kind::Number: return detail::concat("number", source.leaf);
+    case SymbolSource::Kind::Size: return weft::detail::concat("arg", source.leaf, ".size(", source.dim, ")");
+    case SymbolSource::Kind::Stride:
+      return weft::detail::concat("arg", source.leaf, ".stride(", source.dim, ")");
+    case SymbolSource::Kind::Number: return weft::detail::concat("number", source.leaf);
     case SymbolSource::Kind::Product: return "numel";
-    case SymbolSource::Kind::Result: return detail::concat("result", source.leaf, ".size(", source.dim, ")");
+    case SymbolSource::Kind::Result:
+      return weft::detail::concat("result", source.leaf, ".size(", source.dim, ")");
   }
   return "?";
 }

@@ -112,7 +112,7 @@ void SymStore::split_multiples(const Polynomial& a, const Polynomial& b, Polynom
 Sym SymStore::simplify_division(SymOp op, Sym a, Sym b) {
   if (!b.is_symbolic()) {
     const int64_t divisor = b.concrete();
-    if (divisor == 0) detail::throw_size_overflow(op == SymOp::Mod ? "%" : "/", exprs[a.id()].hint, 0);
+    if (divisor == 0) weft::detail::throw_size_overflow(op == SymOp::Mod ? "%" : "/", exprs[a.id()].hint, 0);
     if (divisor == 1) return op == SymOp::Mod ? Sym::from_int(0) : a;
     if (divisor < 0) {  // a remainder has the sign of a, a truncated quotient that of a / -b turned round
       const Sym positive = Sym::from_int(-divisor);

@@ -481,7 +481,7 @@ Sym SymStore::binary(SymOp op, Sym a, Sym b) {
       case SymOp::TruncDiv: return a / b;
       case SymOp::Mod: return a % b;
       case SymOp::FloorDiv:
-        if (b.concrete() == 0) detail::throw_size_overflow("//", a.concrete(), 0);
+        if (b.concrete() == 0) weft::detail::throw_size_overflow("//", a.concrete(), 0);
         return Sym::from_int(floor_div(a.concrete(), b.concrete()));
       case SymOp::Min: return a.concrete() < b.concrete() ? a : b;
       case SymOp::Max: return a.concrete() < b.concrete() ? b : a;

@@ -155,7 +155,7 @@ std::string SymGuardProgram::to_string(size_t index) const {
     if (range.min == 2 && range.max == INT64_MAX)
       return name + " >= 2, because the sizes 0 and 1 are programs of their own";
     if (range.max == -1) return name + " < 0, because the sign of a number is fixed";
-    return detail::concat(name, " in [", range.min, ", ", range.max, "], as declared");
+    return weft::detail::concat(name, " in [", range.min, ", ", range.max, "], as declared");
   }
   std::string text = syms.to_string(fact.a) + " " + name_of(fact.op) + " " + syms.to_string(fact.b);
   const std::string where = weft::to_string(fact.place.where);
@@ -172,7 +172,7 @@ std::string SymGuardProgram::explain(size_t index, std::span<const int64_t> valu
   std::string text = to_string(index);
   const char* separator = "; ";
   for (uint32_t symbol : read) {
-    text += detail::concat(separator, tables_->syms.symbols()[symbol].name, " is ", values[symbol]);
+    text += weft::detail::concat(separator, tables_->syms.symbols()[symbol].name, " is ", values[symbol]);
     separator = ", ";
   }
   return text;

@@ -142,7 +142,7 @@ class SymPrinter {
     text += separator + store.symbols[symbol].name + " = " + std::to_string(values[symbol]);
     separator = ", ";
   }
-  detail::throw_error(std::move(text));
+  weft::detail::throw_error(std::move(text));
 }
 
 bool is_division(SymOp op) { return op == SymOp::FloorDiv || op == SymOp::TruncDiv || op == SymOp::Mod; }

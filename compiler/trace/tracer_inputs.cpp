@@ -17,8 +17,8 @@ uint32_t Tracer::line_of(const Tensor& real, uint32_t input) {
   const auto known = lines_.find(real->storage.get());
   if (known != lines_.end()) {
     if (inputs_[known->second].fake->dtype != real->dtype)
-      throw CannotCapture{detail::concat("tensors of ", inputs_[known->second].fake->dtype, " and ",
-                                         real->dtype, " share memory that the function writes"),
+      throw CannotCapture{weft::detail::concat("tensors of ", inputs_[known->second].fake->dtype, " and ",
+                                               real->dtype, " share memory that the function writes"),
                           here().where};
     return known->second;
   }
@@ -201,7 +201,7 @@ Tensor Tracer::add_tangent(uint32_t index, const OutputSpec& spec) {
   used_.push_back(true);
   PathInput& added = inputs_[input];
   added.source = {InputSource::Kind::Tangent, index};
-  added.name = detail::concat("tangent", index);
+  added.name = weft::detail::concat("tangent", index);
   added.value = graph_.add_input(spec, added.name);
   input_of_value_.emplace(added.value, input);
   added.fake = fake_of(spec, added.value);
@@ -233,7 +233,7 @@ const Tensor& Tracer::stand_in(const Tensor& x) {
   }
   if (options_.around != nullptr) return reach_out(x);
   x->is_captured.store(true, std::memory_order_relaxed);
-  std::string name = detail::concat("captured", inputs_.size());
+  std::string name = weft::detail::concat("captured", inputs_.size());
   return lift(x, {InputSource::Kind::Captured, 0}, std::move(name));
 }
 
@@ -253,7 +253,7 @@ Tensor Tracer::constant(const Tensor& data, SourceLocation where) {
     own = make_tensor(data->layout.sizes, data->dtype, data->device);
     copy_data(data, own);
   }
-  return lift(own, {InputSource::Kind::Constant, 0}, detail::concat("constant", inputs_.size()));
+  return lift(own, {InputSource::Kind::Constant, 0}, weft::detail::concat("constant", inputs_.size()));
 }
 
 uint32_t Tracer::input_of(ValueId value) const {

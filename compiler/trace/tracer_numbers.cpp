@@ -40,7 +40,7 @@ Scalar Tracer::binary(ScalarOp op, const Scalar& a, const Scalar& b) {
   if (!a.is_traced() && !b.is_traced()) {
     // Sizes: they stay sizes while that is exact.
     const Scalar x = settle(a), y = settle(b);
-    if (!x.is_symbolic() && !y.is_symbolic()) return detail::scalar_binary(op, x, y);
+    if (!x.is_symbolic() && !y.is_symbolic()) return weft::detail::scalar_binary(op, x, y);
     if (x.is_integer() && y.is_integer() && op <= ScalarOp::Mul) {
       const auto sym = [](const Scalar& s) { return s.is_symbolic() ? s.sym() : Sym::from_int(s.to_int()); };
       const SymOp ops[] = {SymOp::Add, SymOp::Sub, SymOp::Mul};
@@ -59,7 +59,7 @@ Scalar Tracer::binary(ScalarOp op, const Scalar& a, const Scalar& b) {
 bool Tracer::compare(SymCompare op, const Scalar& a, const Scalar& b) {
   if (!a.is_traced() && !b.is_traced()) {
     const Scalar x = settle(a), y = settle(b);
-    if (!x.is_symbolic() && !y.is_symbolic()) return detail::scalar_compare(op, x, y);
+    if (!x.is_symbolic() && !y.is_symbolic()) return weft::detail::scalar_compare(op, x, y);
     if (x.is_integer() && y.is_integer()) {
       const auto sym = [](const Scalar& s) { return s.is_symbolic() ? s.sym() : Sym::from_int(s.to_int()); };
       return shapes_.compare(op, sym(x), sym(y));

@@ -19,7 +19,7 @@ namespace weft::data {
 
 namespace {
 
-const std::string kRead = "read_csv";
+const std::string kReadCsv = "read_csv";
 
 bool is_space(char c) { return c == ' ' || c == '\t'; }
 
@@ -58,7 +58,7 @@ class Reader {
     if (end_ - at_ >= 3 && std::memcmp(at_, "\xEF\xBB\xBF", 3) == 0) at_ += 3;
     line_start_ = at_;
     skip_empty_lines();
-    WEFT_CHECK(at_ != end_, kRead, ": '", path_, "' is empty; a table has at least one line");
+    WEFT_CHECK(at_ != end_, kReadCsv, ": '", path_, "' is empty; a table has at least one line");
     columns_ = count_fields();
     if (options_.header()) {
       skip_line();
@@ -184,9 +184,9 @@ class Reader {
 
   T out_of_range(const char* field, const char* first, const char* stop) const {
     if (is_too_large(first, stop))
-      detail::throw_error(detail::concat(place(field), io::in_quotes(field_text(field)), " does not fit ",
-                                         dtype_of<T>, ", whose largest number is ",
-                                         std::numeric_limits<T>::max()));
+      weft::detail::throw_error(
+          weft::detail::concat(place(field), io::in_quotes(field_text(field)), " does not fit ", dtype_of<T>,
+                               ", whose largest number is ", std::numeric_limits<T>::max()));
     // Rounds once where a wider type holds it, so that the largest subnormals are right.
     long double wide = 0;
     std::from_chars(first, stop, wide);
@@ -196,7 +196,7 @@ class Reader {
 
   // ---- Errors
   std::string place(const char* where) const {
-    return detail::concat(kRead, ": ", path_, ":", line_, ":", where - line_start_ + 1, ": ");
+    return weft::detail::concat(kReadCsv, ": ", path_, ":", line_, ":", where - line_start_ + 1, ": ");
   }
   std::string_view field_text(const char* field) const {
     const char* stop = field;
@@ -213,13 +213,13 @@ class Reader {
                                     : io::in_quotes(text.substr(0, 60)) + " is not a number";
     if (line_ == 1 && !options_.header() && !text.empty())
       what += "; if the first line names the columns, set CsvOptions().header(true)";
-    detail::throw_error(place(field) + what);
+    weft::detail::throw_error(place(field) + what);
   }
   // A row with another number of fields than the first line.
   [[noreturn]] void fail_row(const char* row) {
     at_ = row;
     const int64_t fields = count_fields();
-    detail::throw_error(detail::concat(
+    weft::detail::throw_error(weft::detail::concat(
         place(line_end()), "the line has ", fields, fields == 1 ? " field" : " fields",
         ", but the first line has ", columns_, ": ",
         io::in_quotes(std::string_view(at_, static_cast<size_t>(line_end() - at_)).substr(0, 60))));
@@ -238,13 +238,13 @@ class Reader {
 }  // namespace
 
 Tensor read_csv(const std::string& path, const CsvOptions& options) {
-  WEFT_CHECK(options.dtype() == kFloat32 || options.dtype() == kFloat64, kRead, ": the dtype is ",
+  WEFT_CHECK(options.dtype() == kFloat32 || options.dtype() == kFloat64, kReadCsv, ": the dtype is ",
              options.dtype(), "; tables are read as float32 or float64, and the tensor's to() converts");
   const char d = options.delimiter();
   WEFT_CHECK(d != '"' && d != '\n' && d != '\r' && d != '.' && d != '-' && d != '+' &&
                  !std::isalnum(static_cast<unsigned char>(d)),
-             kRead, ": the delimiter ", io::in_quotes({&d, 1}), " may be a part of a field");
-  const io::InputFile file(kRead, path);
+             kReadCsv, ": the delimiter ", io::in_quotes({&d, 1}), " may be a part of a field");
+  const io::InputFile file(kReadCsv, path);
   const std::unique_ptr<char[]> bytes = file.read_all();
   const std::string_view text(bytes.get(), file.size());
   return options.dtype() == kFloat32 ? Reader<float>(path, text, options).read()

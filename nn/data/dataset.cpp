@@ -15,8 +15,8 @@ namespace {
 void check_indices(std::span<const int64_t> indices, int64_t size) {
   for (int64_t index : indices)
     if (index < 0 || index >= size) [[unlikely]]
-      throw IndexError(detail::concat("get_batch: index ", index, " is out of range; the dataset has ", size,
-                                      " examples, numbered from 0"));
+      throw IndexError(weft::detail::concat("get_batch: index ", index, " is out of range; the dataset has ",
+                                            size, " examples, numbered from 0"));
 }
 
 // Indices are in range.

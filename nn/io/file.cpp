@@ -20,8 +20,9 @@ constexpr size_t kMaxBytesPerCall = size_t{1} << 30;
 }  // namespace
 
 void throw_errno(const std::string& who, const std::string& what, const std::string& path, int error) {
-  detail::throw_error(detail::concat(who, ": cannot ", what, " '", path,
-                                     "': ", std::generic_category().message(error), " (errno ", error, ")"));
+  weft::detail::throw_error(weft::detail::concat(who, ": cannot ", what, " '", path,
+                                                 "': ", std::generic_category().message(error), " (errno ",
+                                                 error, ")"));
 }
 
 InputFile::InputFile(std::string who, std::string path) : who_(std::move(who)), path_(std::move(path)) {
@@ -34,7 +35,8 @@ InputFile::InputFile(std::string who, std::string path) : who_(std::move(who)), 
   if (error != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
     if (error != 0) throw_errno(who_, "read", path_, error);
-    detail::throw_error(detail::concat(who_, ": cannot read '", path_, "': it is no regular file"));
+    weft::detail::throw_error(
+        weft::detail::concat(who_, ": cannot read '", path_, "': it is no regular file"));
   }
   size_ = static_cast<uint64_t>(status.st_size);
 }
@@ -81,7 +83,7 @@ OutputFile::OutputFile(std::string who, std::string path)
   }
   static std::atomic<unsigned> counter{0};
   do {
-    temporary_ = detail::concat(target_, ".tmp.", ::getpid(), ".", counter.fetch_add(1));
+    temporary_ = weft::detail::concat(target_, ".tmp.", ::getpid(), ".", counter.fetch_add(1));
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) throw_errno(who_, "write", path_, errno);

@@ -19,8 +19,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 namespace {
 
-const std::string kLoad = "load_safetensors";
-const std::string kSave = "save_safetensors";
+const std::string kLoadSafetensors = "load_safetensors";
+const std::string kSaveSafetensors = "save_safetensors";
 // The limit of the format's own reader. A header of this size names about a million tensors.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr const char* kMetadataKey = "__metadata__";
@@ -147,8 +147,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     // The library's text: "[json.exception.parse_error.101] parse error at line 1, column 3: syntax error …".
     std::string text = error.what();
     if (const size_t at = text.rfind("]", text.find(' ')); at != std::string::npos) text.erase(0, at + 2);
-    detail::throw_error(detail::concat(kLoad, ": '", path_, "': the header is no valid JSON at byte ",
-                                       position, " of it: ", printable(text, 300)));
+    weft::detail::throw_error(weft::detail::concat(kLoadSafetensors, ": '", path_,
+                                                   "': the header is no valid JSON at byte ", position,
+                                                   " of it: ", printable(text, 300)));
   }
 
  private:
@@ -157,22 +158,24 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   template <class... Parts>
   void check(bool condition, const Parts&... parts) const {
     if (!condition) [[unlikely]]
-      fail(detail::concat(parts...));
+      fail(weft::detail::concat(parts...));
   }
   [[noreturn]] void fail(const std::string& what) const {
     const bool in_metadata = name_ == kMetadataKey;
-    detail::throw_error(detail::concat(kLoad, ": '", path_, "': ", in_metadata ? "" : "tensor ",
-                                       in_metadata ? name_ : in_quotes(name_), " ", what));
+    weft::detail::throw_error(weft::detail::concat(kLoadSafetensors, ": '", path_,
+                                                   "': ", in_metadata ? "" : "tensor ",
+                                                   in_metadata ? name_ : in_quotes(name_), " ", what));
   }
   [[noreturn]] bool unexpected(const std::string& what) const {
     if (state_ == State::Start)
-      detail::throw_error(detail::concat(kLoad, ": '", path_, "': the header is ", what, ", not an object"));
+      weft::detail::throw_error(
+          weft::detail::concat(kLoadSafetensors, ": '", path_, "': the header is ", what, ", not an object"));
     switch (state_) {
       case State::Metadata:
-        fail(detail::concat("holds ", what, " under ", in_quotes(field_), ", where only text may be"));
+        fail(weft::detail::concat("holds ", what, " under ", in_quotes(field_), ", where only text may be"));
       case State::Shape: fail("has " + what + " in its shape, where only sizes may be");
       case State::Offsets: fail("has " + what + " in its data_offsets, where only byte counts may be");
-      case State::Tensor: fail(detail::concat("has ", what, " as its ", field_));
+      case State::Tensor: fail(weft::detail::concat("has ", what, " as its ", field_));
       default: fail("is " + what + ", not an object");
     }
   }
@@ -195,7 +198,7 @@ void check_entries(const std::string& path, const std::vector<TensorEntry>& entr
   by_place.reserve(entries.size());
   for (const TensorEntry& e : entries) {
     const auto context = [&] {
-      return detail::concat(kLoad, ": '", path, "': tensor ", in_quotes(e.name), " ");
+      return weft::detail::concat(kLoadSafetensors, ": '", path, "': tensor ", in_quotes(e.name), " ");
     };
     WEFT_CHECK(e.begin <= e.end && e.end <= data_bytes, context(), "has data_offsets [", e.begin, ", ", e.end,
                "], but the file has ", data_bytes, " bytes of data");
@@ -213,40 +216,42 @@ void check_entries(const std::string& path, const std::vector<TensorEntry>& entr
   uint64_t reached = 0;
   const TensorEntry* previous = nullptr;
   for (const TensorEntry* e : by_place) {
-    WEFT_CHECK(e->begin >= reached, kLoad, ": '", path, "': tensor ", in_quotes(e->name), " begins at byte ",
-               e->begin, " of the data, inside tensor ", in_quotes(previous->name), " [", previous->begin,
-               ", ", previous->end, "]");
-    WEFT_CHECK(e->begin == reached, kLoad, ": '", path, "': bytes ", reached, " to ", e->begin,
+    WEFT_CHECK(e->begin >= reached, kLoadSafetensors, ": '", path, "': tensor ", in_quotes(e->name),
+               " begins at byte ", e->begin, " of the data, inside tensor ", in_quotes(previous->name), " [",
+               previous->begin, ", ", previous->end, "]");
+    WEFT_CHECK(e->begin == reached, kLoadSafetensors, ": '", path, "': bytes ", reached, " to ", e->begin,
                " of the data, before tensor ", in_quotes(e->name), ", belong to no tensor");
     reached = e->end;
     previous = e;
   }
-  WEFT_CHECK(reached == data_bytes, kLoad, ": '", path, "': the last ", data_bytes - reached, " of ",
-             data_bytes, " bytes of data belong to no tensor");
+  WEFT_CHECK(reached == data_bytes, kLoadSafetensors, ": '", path, "': the last ", data_bytes - reached,
+             " of ", data_bytes, " bytes of data belong to no tensor");
 }
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : file_(std::make_unique<InputFile>(kLoad, path)) {
-  WEFT_CHECK(file_->size() >= 8, kLoad, ": '", path, "' has ", file_->size(),
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : file_(std::make_unique<InputFile>(kLoadSafetensors, path)) {
+  WEFT_CHECK(file_->size() >= 8, kLoadSafetensors, ": '", path, "' has ", file_->size(),
              " bytes; a safetensors file begins with the 8 bytes of its header's length");
   uint64_t header_bytes;
   file_->read(0, &header_bytes, sizeof header_bytes);
   const uint64_t rest = file_->size() - 8;
-  WEFT_CHECK(header_bytes <= rest, kLoad, ": '", path, "': the header is said to have ", header_bytes,
-             " bytes, but the file has ", rest, " after the length; it is cut short, or no safetensors file");
-  WEFT_CHECK(header_bytes <= kMaxHeaderBytes, kLoad, ": '", path, "': the header has ", header_bytes,
-             " bytes; at most ", kMaxHeaderBytes, " are read");
+  WEFT_CHECK(header_bytes <= rest, kLoadSafetensors, ": '", path, "': the header is said to have ",
+             header_bytes, " bytes, but the file has ", rest,
+             " after the length; it is cut short, or no safetensors file");
+  WEFT_CHECK(header_bytes <= kMaxHeaderBytes, kLoadSafetensors, ": '", path, "': the header has ",
+             header_bytes, " bytes; at most ", kMaxHeaderBytes, " are read");
   std::string header(header_bytes, '\0');
   file_->read(8, header.data(), header.size());
-  WEFT_CHECK(!header.empty() && header[0] == '{', kLoad, ": '", path,
+  WEFT_CHECK(!header.empty() && header[0] == '{', kLoadSafetensors, ": '", path,
              "': the header does not begin with '{'; it is no safetensors file");
 
   HeaderReader reader(path, entries_, metadata_);
   nlohmann::json::sax_parse(header, &reader);
   index_.reserve(entries_.size());
   for (size_t i = 0; i < entries_.size(); ++i)
-    WEFT_CHECK(index_.emplace(entries_[i].name, i).second, kLoad, ": '", path, "': tensor ",
+    WEFT_CHECK(index_.emplace(entries_[i].name, i).second, kLoadSafetensors, ": '", path, "': tensor ",
                in_quotes(entries_[i].name), " occurs twice");
   check_entries(path, entries_, rest - header_bytes);
   data_begin_ = 8 + header_bytes;
@@ -263,8 +268,8 @@ const TensorEntry* SafetensorsFile::find(std::string_view name) const {
 
 Tensor SafetensorsFile::load(std::string_view name) const {
   const TensorEntry* entry = find(name);
-  WEFT_CHECK(entry != nullptr, kLoad, ": '", file_->path(), "' has no tensor ", in_quotes(name), "; it has ",
-             entries_.size(), " others");
+  WEFT_CHECK(entry != nullptr, kLoadSafetensors, ": '", file_->path(), "' has no tensor ", in_quotes(name),
+             "; it has ", entries_.size(), " others");
   return load(*entry);
 }
 
@@ -272,7 +277,7 @@ Tensor SafetensorsFile::load(const TensorEntry& entry) const {
   Tensor result = make_tensor(SymList(entry.sizes), entry.dtype);
   file_->read(data_begin_ + entry.begin, bytes_of(result), entry.end - entry.begin);
   check_bools(result, [&] {
-    return detail::concat(kLoad, ": '", file_->path(), "': tensor ", in_quotes(entry.name));
+    return weft::detail::concat(kLoadSafetensors, ": '", file_->path(), "': tensor ", in_quotes(entry.name));
   });
   return result;
 }
@@ -294,7 +299,7 @@ const Tensor* Safetensors::find(std::string_view name) const {
 
 const Tensor& Safetensors::at(std::string_view name) const {
   const Tensor* found = find(name);
-  WEFT_CHECK(found != nullptr, kLoad, ": the file has no tensor ", in_quotes(name), "; it has ",
+  WEFT_CHECK(found != nullptr, kLoadSafetensors, ": the file has no tensor ", in_quotes(name), "; it has ",
              tensors.size(), " others");
   return *found;
 }
@@ -304,13 +309,13 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
   std::vector<size_t> by_place(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
-    WEFT_CHECK(tensor.defined(), kSave, ": tensor ", in_quotes(name), " is undefined");
-    WEFT_CHECK(!tensor.is_fake(), kSave, ": tensor ", in_quotes(name),
+    WEFT_CHECK(tensor.defined(), kSaveSafetensors, ": tensor ", in_quotes(name), " is undefined");
+    WEFT_CHECK(!tensor.is_fake(), kSaveSafetensors, ": tensor ", in_quotes(name),
                " belongs to a trace and has no data; save outside the compiled function");
-    WEFT_CHECK(name != kMetadataKey, kSave, ": '", kMetadataKey,
+    WEFT_CHECK(name != kMetadataKey, kSaveSafetensors, ": '", kMetadataKey,
                "' is the format's own name and cannot be a tensor's");
-    WEFT_CHECK(names.insert(name).second, kSave, ": two tensors are named ", in_quotes(name));
-    WEFT_CHECK(tensor.sizes().size() <= kMaxFileRank, kSave, ": tensor ", in_quotes(name), " has ",
+    WEFT_CHECK(names.insert(name).second, kSaveSafetensors, ": two tensors are named ", in_quotes(name));
+    WEFT_CHECK(tensor.sizes().size() <= kMaxFileRank, kSaveSafetensors, ": tensor ", in_quotes(name), " has ",
                tensor.dim(), " dimensions; at most ", kMaxFileRank, " are written");
     by_place[i] = i;
   }
@@ -345,16 +350,16 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
       text += nlohmann::json(name).dump() + ':' + entry.dump();
     }
   } catch (const nlohmann::json::exception&) {
-    detail::throw_error(kSave + ": '" + path +
-                        "': a tensor's name or the metadata holds text that is not valid UTF-8");
+    weft::detail::throw_error(kSaveSafetensors + ": '" + path +
+                              "': a tensor's name or the metadata holds text that is not valid UTF-8");
   }
   text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const uint64_t header_bytes = text.size();
-  WEFT_CHECK(header_bytes <= kMaxHeaderBytes, kSave, ": the header takes ", header_bytes, " bytes; at most ",
-             kMaxHeaderBytes, " can be read again");
+  WEFT_CHECK(header_bytes <= kMaxHeaderBytes, kSaveSafetensors, ": the header takes ", header_bytes,
+             " bytes; at most ", kMaxHeaderBytes, " can be read again");
 
-  OutputFile file(kSave, path);
+  OutputFile file(kSaveSafetensors, path);
   file.write(&header_bytes, sizeof header_bytes);
   file.write(text.data(), text.size());
   for (size_t i : by_place) {

@@ -141,13 +141,13 @@ void run_batch(const Gemm& g, int64_t begin, int64_t end, bool inner_threads) {
 }
 
 // Multiplications from which a second thread pays. bench: matmul 64x512x256 (8.4 M of them).
-constexpr double kWorthThread = 1 << 19;
+constexpr double kWorthBlasThread = 1 << 19;
 
 void run_openblas(const Gemm& g) {
   const double each = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
   const int threads = in_parallel_region() ? 1 : num_threads();
-  if (threads > 1 && g.batch > 1 && (g.batch >= 4 * threads || each < kWorthThread)) {
-    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kWorthThread / (each + 1)));
+  if (threads > 1 && g.batch > 1 && (g.batch >= 4 * threads || each < kWorthBlasThread)) {
+    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kWorthBlasThread / (each + 1)));
     ThreadScope scope(threads);
     parallel_for(
         g.batch, grain,
@@ -158,7 +158,7 @@ void run_openblas(const Gemm& g) {
         1);
     return;
   }
-  ThreadScope scope(each < kWorthThread ? 1 : threads);
+  ThreadScope scope(each < kWorthBlasThread ? 1 : threads);
   run_batch(g, 0, g.batch, true);
 }
 

@@ -21,12 +21,12 @@ constexpr int64_t kConvertedRows = 8;
 // Elements worth a thread (bench: micro/parallel).
 constexpr int64_t kGrain = 32768;
 
-struct Axis {
+struct ReducedAxis {
   int64_t size, stride;
 };
 // An index space, outermost axis first; its elements are counted in row-major order.
 struct Space {
-  SmallVector<Axis, 6> axes;
+  SmallVector<ReducedAxis, 6> axes;
 
   // Appends inside the others; merges where the strides allow, which keeps the order.
   void push(int64_t size, int64_t stride) {
@@ -36,7 +36,7 @@ struct Space {
   }
   int64_t size() const {
     int64_t n = 1;
-    for (const Axis& axis : axes) n *= axis.size;
+    for (const ReducedAxis& axis : axes) n *= axis.size;
     return n;
   }
   int64_t offset(int64_t index) const {

@@ -5,7 +5,7 @@
 namespace weft::cuda {
 namespace {
 
-int chosen(int64_t device) { return device < 0 ? current_device() : static_cast<int>(device); }
+int index_of(int64_t device) { return device < 0 ? current_device() : static_cast<int>(device); }
 
 }  // namespace
 
@@ -16,15 +16,15 @@ int64_t device_count() {
   return count;
 }
 
-std::string get_device_name(int64_t device) { return properties_of(chosen(device)).name; }
+std::string get_device_name(int64_t device) { return properties_of(index_of(device)).name; }
 
-void synchronize(int64_t device) { synchronize_device(chosen(device)); }
+void synchronize(int64_t device) { synchronize_device(index_of(device)); }
 
-MemoryStats memory_stats(int64_t device) { return allocator_of(chosen(device)).stats(); }
+MemoryStats memory_stats(int64_t device) { return allocator_of(index_of(device)).stats(); }
 int64_t memory_allocated(int64_t device) { return memory_stats(device).allocated_bytes; }
 int64_t max_memory_allocated(int64_t device) { return memory_stats(device).peak_allocated_bytes; }
 int64_t memory_reserved(int64_t device) { return memory_stats(device).reserved_bytes; }
-void reset_peak_memory_stats(int64_t device) { allocator_of(chosen(device)).reset_peak(); }
+void reset_peak_memory_stats(int64_t device) { allocator_of(index_of(device)).reset_peak(); }
 
 void empty_cache() {
   for (int64_t device = 0; device < device_count(); ++device)

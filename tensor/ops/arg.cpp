@@ -114,14 +114,14 @@ int64_t arg_of_all(const Block& block) {
   return places[static_cast<size_t>(arg_of_run<kMax>(bytes_of(winners), dtype, count))];
 }
 
-std::optional<int64_t> dim_of(const Call& call) {
+std::optional<int64_t> optional_dim_of(const Call& call) {
   if (call.attr(0).is_none()) return std::nullopt;
   return normalize_dim(call.attr(0).as_int(), call.tensor(0).dim(), call.name());
 }
 
 OutputSpec infer_places(const Call& call) {
   const Tensor& x = call.tensor(0);
-  const std::optional<int64_t> dim = dim_of(call);
+  const std::optional<int64_t> dim = optional_dim_of(call);
   const DimList dims = dim ? DimList(*dim) : DimList();
   const FoldedDims folded = folded_dims(dims, x.dim(), call.name());
   for (size_t d = 0; d < folded.size(); ++d) {
@@ -139,7 +139,7 @@ OutputSpecs infer_arg(const Call& call) {
 template <bool kMax>
 void run_arg_op(const Call& call, std::span<Tensor> outputs) {
   if (int_numel(outputs[0]) == 0) return;
-  const Block block(call.tensor(0), dim_of(call));
+  const Block block(call.tensor(0), optional_dim_of(call));
   if (block.outer == 1 && block.inner == 1) *data_of<int64_t>(outputs[0]) = arg_of_all<kMax>(block);
   else run_arg<kMax>(block, data_of<int64_t>(outputs[0]));
 }
@@ -155,7 +155,7 @@ template <bool kMax>
 void run_extreme_with_place(const Call& call, std::span<Tensor> outputs) {
   const int64_t count = int_numel(outputs[1]);
   if (count == 0) return;
-  const Block block(call.tensor(0), dim_of(call));
+  const Block block(call.tensor(0), optional_dim_of(call));
   int64_t* index = data_of<int64_t>(outputs[1]);
   if (block.outer == 1 && block.inner == 1) *index = arg_of_all<kMax>(block);
   else run_arg<kMax>(block, index);

@@ -22,10 +22,10 @@ double largest(DType dtype) {
   }
 }
 
-struct Range {
+struct FillRange {
   double low, high;
 };
-Range range_of(DType dtype) {
+FillRange fill_range_of(DType dtype) {
   switch (dtype) {
     case DType::Int32: return {-2147483648., 2147483647.};
     case DType::Int16: return {-32768, 32767};
@@ -52,13 +52,13 @@ Element::Element(const Scalar& value, DType dtype, const char* op) {
   }
   if (value.is_floating()) {
     const double number = value.to_double();
-    const Range range = range_of(dtype);
+    const FillRange range = fill_range_of(dtype);
     WEFT_CHECK(std::trunc(number) >= range.low && std::trunc(number) <= range.high, op, ": the number ",
                value, " lies outside ", dtype);
   }
   const int64_t number = value.is_floating() ? static_cast<int64_t>(value.to_double()) : value.to_int();
   if (dtype != DType::Int64) {
-    const Range range = range_of(dtype);
+    const FillRange range = fill_range_of(dtype);
     WEFT_CHECK(static_cast<double>(number) >= range.low && static_cast<double>(number) <= range.high, op,
                ": the number ", value, " lies outside ", dtype);
   }

@@ -10,22 +10,23 @@
 namespace weft {
 namespace {
 
-enum class Reduce : uint8_t { None, Mean, Sum, BatchMean };
+enum class Reduction : uint8_t { None, Mean, Sum, BatchMean };
 
-Reduce parse_reduction(std::string_view text, const char* op, SourceLocation where, bool batchmean = false) {
-  if (text == "mean") return Reduce::Mean;
-  if (text == "none") return Reduce::None;
-  if (text == "sum") return Reduce::Sum;
-  if (text == "batchmean" && batchmean) return Reduce::BatchMean;
+Reduction parse_reduction(std::string_view text, const char* op, SourceLocation where,
+                          bool batchmean = false) {
+  if (text == "mean") return Reduction::Mean;
+  if (text == "none") return Reduction::None;
+  if (text == "sum") return Reduction::Sum;
+  if (text == "batchmean" && batchmean) return Reduction::BatchMean;
   WEFT_CHECK_AT(where, false, op, ": reduction is \"", text, "\"; it may be \"none\", \"mean\"",
                 batchmean ? ", \"batchmean\"" : "", " or \"sum\"");
-  return Reduce::None;
+  return Reduction::None;
 }
 
-Tensor reduce(const Tensor& loss, Reduce how, SourceLocation where) {
+Tensor reduce(const Tensor& loss, Reduction how, SourceLocation where) {
   switch (how) {
-    case Reduce::None: return loss;
-    case Reduce::Mean: return mean(loss, {}, false, {}, where);
+    case Reduction::None: return loss;
+    case Reduction::Mean: return mean(loss, {}, false, {}, where);
     default: return sum(loss, {}, false, {}, where);
   }
 }
@@ -54,7 +55,7 @@ struct ClassLoss {
   const Tensor& x;    // log-probabilities
   const Tensor& target;
   const Tensor& weight;
-  Reduce how;
+  Reduction how;
   int64_t ignore_index;
   SourceLocation where;
 
@@ -169,9 +170,9 @@ Tensor mean_of_rows(const Tensor& total, const Rows& rows, SourceLocation where)
 // The losses of the rows, reduced; those of ignored rows are 0.
 Tensor reduce_rows(const ClassLoss& l, const Rows& rows, Tensor loss) {
   if (rows.valid.defined()) loss = where(rows.valid, loss, 0, l.where);
-  if (l.how == Reduce::None) return loss;
+  if (l.how == Reduction::None) return loss;
   const Tensor total = sum(loss, {}, false, {}, l.where);
-  return l.how == Reduce::Sum ? total : mean_of_rows(total, rows, l.where);
+  return l.how == Reduction::Sum ? total : mean_of_rows(total, rows, l.where);
 }
 
 Tensor nll_of_rows(const ClassLoss& l, const Rows& rows) {
@@ -204,9 +205,9 @@ Tensor soft_cross_entropy(const ClassLoss& l, double label_smoothing) {
     target = add(mul(target, 1 - label_smoothing, where), label_smoothing / l.classes(), 1, where);
   check_class_weight(l);
   const Tensor product = weighted(l, mul(l.x, target, where));
-  if (l.how == Reduce::None) return neg(sum(product, {dim}, false, {}, where), where);
+  if (l.how == Reduction::None) return neg(sum(product, {dim}, false, {}, where), where);
   const Tensor total = neg(sum(product, {}, false, {}, where), where);
-  if (l.how == Reduce::Sum) return total;
+  if (l.how == Reduction::Sum) return total;
   Sym rows = Sym::from_int(1);
   for (int64_t d = 0; d < l.x.dim(); ++d)
     if (d != dim) rows = rows * l.x.size(d);
@@ -217,13 +218,13 @@ Tensor soft_cross_entropy(const ClassLoss& l, double label_smoothing) {
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, std::string_view reduction, SourceLocation where) {
   const CompositeScope scope(WEFT_OP("mse_loss"), where, {x, target});
-  const Reduce how = parse_reduction(reduction, "mse_loss", where);
+  const Reduction how = parse_reduction(reduction, "mse_loss", where);
   return reduce(square(difference(x, target, "mse_loss", where), where), how, where);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, std::string_view reduction, SourceLocation where) {
   const CompositeScope scope(WEFT_OP("l1_loss"), where, {x, target});
-  const Reduce how = parse_reduction(reduction, "l1_loss", where);
+  const Reduction how = parse_reduction(reduction, "l1_loss", where);
   return reduce(abs(difference(x, target, "l1_loss", where), where), how, where);
 }
 
@@ -232,7 +233,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, std::string_view reduction
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::string_view reduction, double beta,
                       SourceLocation where) {
   const CompositeScope scope(WEFT_OP("smooth_l1_loss"), where, {x, target});
-  const Reduce how = parse_reduction(reduction, "smooth_l1_loss", where);
+  const Reduction how = parse_reduction(reduction, "smooth_l1_loss", where);
   WEFT_CHECK_AT(where, beta >= 0, "smooth_l1_loss: beta is ", beta, "; it must not be negative");
   const Tensor z = abs(difference(x, target, "smooth_l1_loss", where), where);
   if (beta == 0) return reduce(z, how, where);
@@ -244,7 +245,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, std::string_view re
 Tensor huber_loss(const Tensor& x, const Tensor& target, std::string_view reduction, double delta,
                   SourceLocation where) {
   const CompositeScope scope(WEFT_OP("huber_loss"), where, {x, target});
-  const Reduce how = parse_reduction(reduction, "huber_loss", where);
+  const Reduction how = parse_reduction(reduction, "huber_loss", where);
   WEFT_CHECK_AT(where, delta > 0, "huber_loss: delta is ", delta, "; it must be positive");
   const Tensor z = abs(difference(x, target, "huber_loss", where), where);
   const Tensor c = minimum(z, delta, where);
@@ -254,11 +255,11 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, std::string_view reduct
 Tensor kl_div(const Tensor& x, const Tensor& target, std::string_view reduction, bool log_target,
               SourceLocation where) {
   const CompositeScope scope(WEFT_OP("kl_div"), where, {x, target});
-  const Reduce how = parse_reduction(reduction, "kl_div", where, true);
+  const Reduction how = parse_reduction(reduction, "kl_div", where, true);
   const Tensor loss = log_target ? mul(exp(target, where), sub(target, x, 1, where), where)
                                  : sub(xlogy(target, target, where), mul(target, x, where), 1, where);
   const Tensor reduced = reduce(loss, how, where);
-  if (how != Reduce::BatchMean || x.dim() == 0) return reduced;
+  if (how != Reduction::BatchMean || x.dim() == 0) return reduced;
   return div(reduced, x.size(0), {}, where);
 }
 
@@ -268,7 +269,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
                                         SourceLocation where) {
   const CompositeScope scope(WEFT_OP("binary_cross_entropy_with_logits"), where,
                              {x, target, weight, pos_weight});
-  const Reduce how = parse_reduction(reduction, "binary_cross_entropy_with_logits", where);
+  const Reduction how = parse_reduction(reduction, "binary_cross_entropy_with_logits", where);
   WEFT_CHECK_AT(where, x.dim() == target.dim() && x.sizes() == target.sizes(),
                 "binary_cross_entropy_with_logits: target has sizes ", target.sizes(), " and x ", x.sizes(),
                 "; both must be equal");
@@ -303,7 +304,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
                      std::string_view reduction, int64_t ignore_index, double label_smoothing,
                      SourceLocation where) {
   const CompositeScope scope(WEFT_OP("cross_entropy"), where, {logits, target, weight});
-  const Reduce how = parse_reduction(reduction, "cross_entropy", where);
+  const Reduction how = parse_reduction(reduction, "cross_entropy", where);
   WEFT_CHECK_AT(where, label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing is ",
                 label_smoothing, "; it must be between 0 and 1");
   WEFT_CHECK_AT(where, is_floating(logits.dtype()), "cross_entropy: logits are ", logits.dtype(),

@@ -64,7 +64,7 @@ void check_chance(const Call& call, double p) {
 struct IntegerRange {
   int64_t low, high;
 };
-IntegerRange range_of(DType dtype) {
+IntegerRange integer_range_of(DType dtype) {
   return visit(dtype, [](auto zero) -> IntegerRange {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, bool>) return {0, 1};
@@ -74,10 +74,10 @@ IntegerRange range_of(DType dtype) {
     else return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   });
 }
-void check_range(const Call& call, int64_t low, int64_t high, DType dtype) {
+void check_random_range(const Call& call, int64_t low, int64_t high, DType dtype) {
   WEFT_CHECK(low < high, call.name(), ": low is ", low, " and high is ", high,
              ", but low must be below high");
-  const IntegerRange range = range_of(dtype);
+  const IntegerRange range = integer_range_of(dtype);
   WEFT_CHECK(low >= range.low && high - 1 <= range.high, call.name(), ": [", low, ", ", high,
              ") leaves the range ", range.low, " to ", range.high, " of ", dtype);
 }
@@ -96,7 +96,7 @@ OutputSpecs infer_floating(const Call& call) {
 }
 OutputSpecs infer_randint(const Call& call) {
   OutputSpecs specs = created(call, 2);
-  check_range(call, call.attr(0).as_int(), call.attr(1).as_int(), specs[0].dtype);
+  check_random_range(call, call.attr(0).as_int(), call.attr(1).as_int(), specs[0].dtype);
   return specs;
 }
 OutputSpecs infer_randperm(const Call& call) {
@@ -109,7 +109,7 @@ OutputSpecs infer_randperm(const Call& call) {
                        : dtype == DType::Float64  ? int64_t{1} << 53
                        : dtype == DType::Float16  ? 2048
                        : dtype == DType::BFloat16 ? 256
-                                                  : range_of(dtype).high;
+                                                  : integer_range_of(dtype).high;
   WEFT_CHECK(n - 1 <= most, call.name(), ": n is ", static_cast<int64_t>(n), ", but ", dtype,
              " holds whole numbers only up to ", most);
   return {OutputSpec{Sizes{n}, dtype, call.attr(2).as_device()}};
@@ -186,7 +186,7 @@ OutputSpecs infer_chance(const Call& call) {
   return like(call);
 }
 OutputSpecs infer_random(const Call& call) {
-  check_range(call, call.attr(0).as_int(), call.attr(1).as_int(), call.tensor(0).dtype());
+  check_random_range(call, call.attr(0).as_int(), call.attr(1).as_int(), call.tensor(0).dtype());
   return like(call);
 }
 

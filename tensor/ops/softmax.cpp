@@ -39,7 +39,7 @@ void run_rows(cpu::RowKernels::Kernel cpu::RowKernels::*kernel, const cpu::RowCa
 
 namespace {
 
-int64_t dim_of(const Call& call, const Tensor& x, size_t attr) {
+int64_t softmax_dim_of(const Call& call, const Tensor& x, size_t attr) {
   return normalize_dim(call.attr(attr).as_int(), x.dim(), call.name());
 }
 
@@ -55,7 +55,7 @@ int64_t row_length(const Tensor& x, int64_t dim) { return x.dim() == 0 ? 1 : int
 
 OutputSpecs infer_softmax(const Call& call) {
   const Tensor& x = call.tensor(0);
-  dim_of(call, x, 0);
+  softmax_dim_of(call, x, 0);
   const DType result = call.attr(1).is_none() ? x.dtype() : call.attr(1).as_dtype();
   WEFT_CHECK(is_floating(result), call.name(), ": x is ", describe(x),
              ", but probabilities need a floating dtype; pass dtype=kFloat32 or convert x");
@@ -90,7 +90,7 @@ void run_softmax(const Call& call, std::span<Tensor> outputs) {
   const Tensor& out = outputs[0];
   const Tensor& x = call.tensor(0);
   if (int_numel(out) == 0) return;
-  const int64_t dim = dim_of(call, x, 0);
+  const int64_t dim = softmax_dim_of(call, x, 0);
   if (!is_innermost(x, dim)) {
     run_decomposed(out, [&] {
       return kParts(converted(x->dtype == out->dtype ? x : converted(x, out->dtype), wide_dtype(out->dtype)),
@@ -117,7 +117,7 @@ OutputSpecs infer_like_first(const Call& call) {
              describe(call.tensor(1)), "; both must have the same sizes");
   WEFT_CHECK(dy.dtype() == call.tensor(1).dtype(), call.name(), ": dy is ", describe(dy), " and the result ",
              describe(call.tensor(1)), "; both must have the same dtype");
-  dim_of(call, dy, 0);
+  softmax_dim_of(call, dy, 0);
   OutputSpecs specs;
   specs.push_back({dy->layout.sizes, dy->dtype, dy->device});
   return specs;
@@ -144,7 +144,7 @@ void run_backward(const Call& call, std::span<Tensor> outputs) {
   const Tensor& out = outputs[0];
   const Tensor &dy = call.tensor(0), &y = call.tensor(1);
   if (int_numel(out) == 0) return;
-  const int64_t dim = dim_of(call, y, 0);
+  const int64_t dim = softmax_dim_of(call, y, 0);
   if (!is_innermost(y, dim)) {
     const DType wide = wide_dtype(out->dtype);
     run_decomposed(out, [&] { return kParts(converted(dy, wide), converted(y, wide), dim, call.where); });

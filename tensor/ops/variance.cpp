@@ -13,13 +13,13 @@ namespace {
 constexpr int64_t kLongRow = 65536;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Sizes and dtype of a floating fold whose dims are attribute kDims and keepdim attribute kKeepdim.
-template <size_t kDims, size_t kKeepdim>
+// Sizes and dtype of a floating fold whose dims are attribute kVarDims and keepdim attribute kKeepdim.
+template <size_t kVarDims, size_t kKeepdim>
 OutputSpecs infer_statistic(const Call& call) {
   const Tensor& x = call.tensor(0);
   WEFT_CHECK(is_floating(x.dtype()), call.name(), ": x is ", describe(x),
              ", but a floating dtype is needed; convert x");
-  const FoldedDims folded = folded_dims(call.attr(kDims).as_dims(), x.dim(), call.name());
+  const FoldedDims folded = folded_dims(call.attr(kVarDims).as_dims(), x.dim(), call.name());
   OutputSpecs specs;
   specs.push_back(
       {folded_sizes(x->layout.sizes, folded, call.attr(kKeepdim).as_bool()), x->dtype, x->device});
@@ -41,11 +41,11 @@ void run(const Call& call, std::span<Tensor> outputs) {
 
 // ---- var, std: (dims, correction, keepdim) --------------------------------------------------------------------------
 
-constexpr size_t kDims = 0, kCorrection = 1, kVarKeepdim = 2;
+constexpr size_t kVarDims = 0, kCorrection = 1, kVarKeepdim = 2;
 
 // n - correction, and not below 0. Asked as a question about a size, which a trace may answer without knowing it.
 Scalar degrees_of_freedom(std::span<const Sym> sizes, const Attrs& attrs) {
-  const FoldedDims folded = folded_dims(attrs[kDims].as_dims(), static_cast<int64_t>(sizes.size()), "var");
+  const FoldedDims folded = folded_dims(attrs[kVarDims].as_dims(), static_cast<int64_t>(sizes.size()), "var");
   const Sym count = folded_count(sizes, folded);
   const double correction = attrs[kCorrection].as_double();
   if (correction > 0x1p62 || (correction > 0 && count < static_cast<int64_t>(std::ceil(correction))))
@@ -55,7 +55,7 @@ Scalar degrees_of_freedom(std::span<const Sym> sizes, const Attrs& attrs) {
 
 // Σ (x - mean)² / (n - correction): two passes, because Σx² - (Σx)²/n cancels.
 Tensor var_of(const Tensor& x, const Call& call) {
-  const DimList& dims = call.attr(kDims).as_dims();
+  const DimList& dims = call.attr(kVarDims).as_dims();
   const Tensor d = sub(x, mean(x, dims, true, {}, call.where), 1, call.where);
   return div(sum(mul(d, d, call.where), dims, call.attr(kVarKeepdim).as_bool(), {}, call.where),
              degrees_of_freedom(x.sizes(), call.attrs), {}, call.where);
@@ -63,7 +63,7 @@ Tensor var_of(const Tensor& x, const Call& call) {
 // One pass over rows where the folded dimensions are the last ones.
 void run_var(const Call& call, std::span<Tensor> outputs) {
   const Tensor& x = call.tensor(0);
-  const FoldedDims folded = folded_dims(call.attr(kDims).as_dims(), x.dim(), call.name());
+  const FoldedDims folded = folded_dims(call.attr(kVarDims).as_dims(), x.dim(), call.name());
   int64_t n = 1, d = x.dim();
   for (; d > 0 && (folded[static_cast<size_t>(d - 1)] || x.size(d - 1) == 1); --d)
     n *= int64_t{x.size(d - 1)};
@@ -91,7 +91,7 @@ void run_var(const Call& call, std::span<Tensor> outputs) {
 Tensor std_of(const Tensor& x, const Call& call) { return sqrt(var_of(x, call), call.where); }
 
 Tensor var_gradient(const Tensor& dy, const Tensor& x, const Attrs& attrs) {
-  const DimList& dims = attrs[kDims].as_dims();
+  const DimList& dims = attrs[kVarDims].as_dims();
   const Tensor full = unfold_to(dy, dims, attrs[kVarKeepdim].as_bool(), x.sizes(), SourceLocation::current());
   return full * ((x - mean(x, dims, true)) * (2.0 / degrees_of_freedom(x.sizes(), attrs)));
 }
@@ -154,14 +154,14 @@ Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Tensor& out, const
 void register_variance_ops(OpTable& table) {
   entry(table, "var(Tensor x, int[] dim=[], float correction=1, bool keepdim=False) -> Tensor",
         Kind::Reduction)
-      .infer(infer_statistic<kDims, kVarKeepdim>)
+      .infer(infer_statistic<kVarDims, kVarKeepdim>)
       .cpu(run_var)
       .grad([](Dy<> dy, In<0> x, const Attrs& attrs) { return var_gradient(dy, x, attrs); })
       .decompose(decompose<var_of>);
   // The square root of var; its gradient is 0 where it is 0.
   entry(table, "std(Tensor x, int[] dim=[], float correction=1, bool keepdim=False) -> Tensor",
         Kind::Reduction)
-      .infer(infer_statistic<kDims, kVarKeepdim>)
+      .infer(infer_statistic<kVarDims, kVarKeepdim>)
       .cpu(run<std_of>)
       .grad([](Dy<> dy, In<0> x, Out<0> out, const Attrs& attrs) {
         const Tensor is_zero = eq(out, 0);

@@ -28,7 +28,7 @@ Layout<Sym> scattered_layout(const Call& call, const Layout<Sym>& whole) {
   return call.op.base->view(whole, view_attrs(call.attrs), call.tensor(1)->dtype);
 }
 
-OutputSpecs infer_scatter(const Call& call) {
+OutputSpecs infer_view_scatter(const Call& call) {
   const Tensor& source = call.tensor(1);
   OutputSpec spec{call.attr(0).as_sizes(), source->dtype, source->device};
   if (call.has_tensor(0)) {
@@ -191,7 +191,7 @@ Entry partial_view(OpTable& table, const char* schema, ViewRule rule, std::vecto
   result.samples({.calls = std::move(calls)});
   Entry(op)
       .samples({.calls = std::move(scatter_calls)})
-      .infer(infer_scatter)
+      .infer(infer_view_scatter)
       .cpu(run_scatter)
       .element(views_storage ? nullptr : scatter_element)
       .grad(

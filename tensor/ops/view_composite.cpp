@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMaxEmptyChunks = 1 << 20;
 
-int64_t dim_of(const Tensor& x, int64_t dim, const char* op) { return normalize_dim(dim, x.dim(), op); }
+int64_t checked_dim(const Tensor& x, int64_t dim, const char* op) { return normalize_dim(dim, x.dim(), op); }
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Tensor reshape(const Tensor& x, const SymList& sizes, SourceLocation where) {
 
 Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim, SourceLocation where) {
   const CompositeScope scope(WEFT_OP("flatten"), where, {x});
-  const int64_t start = dim_of(x, start_dim, "flatten"), end = dim_of(x, end_dim, "flatten");
+  const int64_t start = checked_dim(x, start_dim, "flatten"), end = checked_dim(x, end_dim, "flatten");
   WEFT_CHECK_AT(where, start <= end, "flatten: start_dim ", start_dim, " comes after end_dim ", end_dim,
                 " in ", x.sizes());
   if (x.dim() == 0) return reshape(x, {1}, where);
@@ -39,7 +39,7 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim, SourceLocati
 
 Tensor unflatten(const Tensor& x, int64_t dim, const SymList& sizes, SourceLocation where) {
   const CompositeScope scope(WEFT_OP("unflatten"), where, {x});
-  const int64_t at = dim_of(x, dim, "unflatten");
+  const int64_t at = checked_dim(x, dim, "unflatten");
   WEFT_CHECK_AT(where, x.dim() > 0 && !sizes.empty(), "unflatten: sizes ", SizesView(sizes),
                 " for dimension ", dim, " of ", x.sizes(), "; one dimension becomes one or more");
   Sizes whole = {x.size(at)};
@@ -68,8 +68,8 @@ Tensor movedim(const Tensor& x, const DimList& source, const DimList& destinatio
   DimList order(std::vector<int64_t>(rank, -1));
   SmallVector<bool, 8> moved(rank, false);
   for (size_t i = 0; i < source.size(); ++i) {
-    const auto from = static_cast<size_t>(dim_of(x, source[i], "movedim"));
-    const auto to = static_cast<size_t>(dim_of(x, destination[i], "movedim"));
+    const auto from = static_cast<size_t>(checked_dim(x, source[i], "movedim"));
+    const auto to = static_cast<size_t>(checked_dim(x, destination[i], "movedim"));
     if (rank == 0) continue;
     WEFT_CHECK_AT(where, !moved[from], "movedim: source dimension ", source[i], " is named twice");
     WEFT_CHECK_AT(where, order[to] < 0, "movedim: destination dimension ", destination[i], " is named twice");
@@ -94,7 +94,7 @@ Tensor narrow(const Tensor& x, int64_t dim, SymArg start_arg, SymArg length_arg,
   const CompositeScope scope(WEFT_OP("narrow"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "narrow: a tensor without dimensions cannot be narrowed");
   const Sym start = start_arg, length = length_arg;
-  const Sym size = x.size(dim_of(x, dim, "narrow"));
+  const Sym size = x.size(checked_dim(x, dim, "narrow"));
   WEFT_CHECK_AT(where, length >= 0, "narrow: the length ", length, " is negative");
   WEFT_CHECK_AT(where, start >= -size && start <= size, "narrow: start ", start,
                 " is out of range for dimension ", dim, " of ", x.sizes(), "; it takes ", -size, " to ",
@@ -123,7 +123,7 @@ std::vector<Tensor> pieces_of(const Tensor& x, Sym size, int64_t count, int64_t 
 std::vector<Tensor> split(const Tensor& x, SymArg size_arg, int64_t dim, SourceLocation where) {
   const CompositeScope scope(WEFT_OP("split"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "split: a tensor without dimensions cannot be split");
-  const Sym size = size_arg, whole = x.size(dim_of(x, dim, "split"));
+  const Sym size = size_arg, whole = x.size(checked_dim(x, dim, "split"));
   WEFT_CHECK_AT(where, size > 0 || (size == 0 && whole == 0), "split: pieces of ", size, " of dimension ",
                 dim, " of ", x.sizes(), "; a piece needs 1 element or more");
   const int64_t count = size == 0 || whole == 0 ? 1 : int64_t{(whole - 1) / size + 1};
@@ -133,7 +133,7 @@ std::vector<Tensor> split(const Tensor& x, SymArg size_arg, int64_t dim, SourceL
 std::vector<Tensor> split(const Tensor& x, const SymList& sizes, int64_t dim, SourceLocation where) {
   const CompositeScope scope(WEFT_OP("split"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "split: a tensor without dimensions cannot be split");
-  const Sym whole = x.size(dim_of(x, dim, "split"));
+  const Sym whole = x.size(checked_dim(x, dim, "split"));
   Sym sum = Sym::from_int(0);
   for (Sym size : sizes) {
     WEFT_CHECK_AT(where, size >= 0, "split: sizes ", SizesView(sizes), " hold the negative size ", size);
@@ -154,7 +154,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
   const CompositeScope scope(WEFT_OP("chunk"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "chunk: a tensor without dimensions cannot be cut");
   WEFT_CHECK_AT(where, chunks > 0, "chunk: ", chunks, " chunks are wanted; it takes 1 or more");
-  const Sym whole = x.size(dim_of(x, dim, "chunk"));
+  const Sym whole = x.size(checked_dim(x, dim, "chunk"));
   // An empty dimension has no size from which the number of pieces would follow.
   if (whole == 0) {
     // One handle each: far more of them than anyone means would take the memory before the error.
@@ -171,7 +171,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim, SourceLo
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim, SourceLocation where) {
   const CompositeScope scope(WEFT_OP("unbind"), where, {x});
   WEFT_CHECK_AT(where, x.dim() > 0, "unbind: a tensor without dimensions cannot be taken apart");
-  const int64_t count = x.size(dim_of(x, dim, "unbind"));
+  const int64_t count = x.size(checked_dim(x, dim, "unbind"));
   std::vector<Tensor> pieces;
   for (int64_t i = 0; i < count; ++i) pieces.push_back(select(x, dim, i, where));
   return pieces;
