@@ -11,7 +11,7 @@ namespace {
 
 using namespace weft;
 
-double seconds() {
+double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 double median(std::vector<double>& times) {
@@ -28,9 +28,9 @@ void against_eager(benchmark::State& state, const SymList& sizes, const F& funct
   auto interpreted = compile(function, "interpret");
   auto generated = compile(function, "weft");
   const auto time_of = [&](const auto& f) {
-    const double start = seconds();
+    const double start = seconds_now();
     benchmark::DoNotOptimize(f(x, w));
-    return seconds() - start;
+    return seconds_now() - start;
   };
   for (int warmup = 0; warmup < 3; ++warmup) time_of(interpreted), time_of(generated), time_of(function);
   std::vector<double> times, eager, code;
