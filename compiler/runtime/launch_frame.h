@@ -18,6 +18,7 @@ struct LaunchPlan::Frame {
   std::vector<void*> pointers;    // by buffer
   std::vector<Tensor>
       tensors;  // by buffer: inputs, outputs, what extern ops made and, once asked for, the others
+  std::vector<Layout<Sym>> layouts;           // by buffer: of those with memory of their own
   std::vector<std::vector<void*>> arguments;  // by kernel step
   std::vector<std::vector<uint64_t>> numbers;
   std::vector<std::vector<int64_t>> body_sizes;

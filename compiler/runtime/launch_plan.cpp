@@ -17,8 +17,9 @@ namespace weft::compiler {
 
 class LaunchPlan::FrameLease {
  public:
-  explicit FrameLease(const LaunchPlan& plan) : plan_(plan) {
-    {
+  explicit FrameLease(const LaunchPlan& plan)
+      : plan_(plan), frame_(plan.spare_frame_.exchange(nullptr, std::memory_order_acquire)) {
+    if (frame_ == nullptr) {
       const std::lock_guard lock(plan.mutex_);
       if (!plan.free_frames_.empty()) {
         frame_ = std::move(plan.free_frames_.back());
@@ -37,6 +38,12 @@ class LaunchPlan::FrameLease {
     // A large arena goes back to the allocator: other plans want memory too.
     constexpr size_t kKept = size_t{32} << 20;
     if (frame_->arena.defined() && frame_->arena.nbytes() > kKept) let_go();
+    Frame* none = nullptr;
+    if (plan_.spare_frame_.compare_exchange_strong(none, frame_.get(), std::memory_order_release,
+                                                   std::memory_order_relaxed)) {
+      static_cast<void>(frame_.release());
+      return;
+    }
     const std::lock_guard lock(plan_.mutex_);
     plan_.free_frames_.push_back(std::move(frame_));
   }
@@ -104,7 +111,7 @@ LaunchPlan::LaunchPlan(Schedule schedule, const KernelOptions& options)
   if (options.replay) replays_ = std::make_unique<Replays>(*this);
 }
 
-LaunchPlan::~LaunchPlan() = default;
+LaunchPlan::~LaunchPlan() { delete spare_frame_.load(std::memory_order_acquire); }
 
 std::string LaunchPlan::replay_note() const { return replays_ != nullptr ? replays_->note() : ""; }
 
@@ -169,6 +176,7 @@ std::unique_ptr<LaunchPlan::Frame> LaunchPlan::make_frame() const {
   frame->sizes.resize(sizes_.size());
   frame->pointers.resize(schedule_.buffers.size());
   frame->tensors.resize(schedule_.buffers.size());
+  frame->layouts.resize(schedule_.buffers.size());
   for (const Arguments& arguments : arguments_) {
     frame->arguments.emplace_back(arguments.buffers.size());
     frame->numbers.emplace_back(arguments.numbers.size());
@@ -215,6 +223,16 @@ void LaunchPlan::prepare_memory(Frame& frame) const {
   char* const base = memory.bytes > 0 ? bytes_of(frame.arena) : nullptr;
   for (size_t i = 0; i < lifetimes_.arena.size(); ++i)
     frame.pointers[lifetimes_.arena[i].buffer] = base + memory.offsets[i];
+  for (BufferId buffer = 0; buffer < schedule_.buffers.size(); ++buffer)
+    if (has_own_memory(buffer))
+      frame.layouts[buffer] = layout_in(frame, buffer_sizes_[buffer], buffer_strides_[buffer]);
+}
+
+// In memory of its own: neither the caller's, nor the arena's, nor another buffer's.
+bool LaunchPlan::has_own_memory(BufferId buffer) const {
+  const Buffer::Origin origin = schedule_.buffers[buffer].origin;
+  return (origin == Buffer::Origin::Kernel || origin == Buffer::Origin::Extern) &&
+         !lifetimes_.in_arena[buffer];
 }
 
 // ---- A run --------------------------------------------------------------------------------------------------------------
@@ -235,14 +253,17 @@ const Tensor& LaunchPlan::tensor_of(Frame& frame, BufferId buffer) const {
   if (tensor.defined()) return tensor;
   WEFT_ASSERT(buffer >= schedule_.graph.inputs.size(), "input ", buffer, " is asked for, but has no handle");
   const Buffer& b = schedule_.buffers[buffer];
-  Layout<Sym> layout = layout_in(frame, buffer_sizes_[buffer], buffer_strides_[buffer]);
   if (lifetimes_.in_arena[buffer]) {
+    Layout<Sym> layout = layout_in(frame, buffer_sizes_[buffer], buffer_strides_[buffer]);
     const int64_t begin = static_cast<char*>(frame.pointers[buffer]) - bytes_of(frame.arena);
     layout.offset = Sym::from_int(begin / static_cast<int64_t>(size_of(b.dtype)));
     tensor = make_view(frame.arena, std::move(layout), b.dtype);
   } else {
-    tensor = make_tensor(OutputSpec{layout.sizes, b.dtype, b.device, layout.strides});
-    frame.pointers[buffer] = bytes_of(tensor);
+    WEFT_ASSERT(has_own_memory(buffer), "buffer ", buffer, ", a view, is asked for before it is made");
+    const auto bytes = static_cast<size_t>(frame.sizes[buffer_bytes_[buffer]]);
+    tensor = Tensor(make_intrusive<TensorImpl>(Storage::allocate(bytes, b.device), frame.layouts[buffer],
+                                               b.dtype, b.device));
+    frame.pointers[buffer] = tensor->storage->data();
   }
   return tensor;
 }

@@ -2,6 +2,7 @@
 // Needs loops, codegen and graph_runner. Plans of the default backend run one.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "compiler/loops/memory_plan.h"
@@ -74,6 +75,7 @@ class LaunchPlan {
   std::unique_ptr<Frame> make_frame() const;
   void set_sizes(Frame& frame, std::span<const int64_t> symbols) const;
   void prepare_memory(Frame& frame) const;
+  bool has_own_memory(BufferId buffer) const;
   void bind(Frame& frame, std::span<const Tensor* const> inputs) const;
   Layout<Sym> layout_in(const Frame& frame, const Sizes& sizes, const Sizes& strides) const;
   const Tensor& tensor_of(Frame& frame, BufferId buffer) const;
@@ -118,6 +120,8 @@ class LaunchPlan {
   bool is_static_ = false;
   std::unique_ptr<Replays> replays_;  // null: not asked for
 
+  // One frame changes hands without the lock: most plans are run by one thread at a time.
+  mutable std::atomic<Frame*> spare_frame_{nullptr};
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Frame>> free_frames_;
 };
