@@ -2,6 +2,9 @@
 // Place: the out-of-line half of cpu_prelude.h and cpu_vocabulary.h.
 #include "compiler/codegen/cpu_vocabulary.h"
 
+#include <algorithm>
+#include <array>
+
 #include "tensor/base/error.h"
 
 namespace weft::compiler {
@@ -9,8 +12,29 @@ namespace {
 
 using cpu::Isa;
 
-bool is_word_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+constexpr std::array<bool, 256> kIsWordChar = [] {
+  std::array<bool, 256> is{};
+  for (int c = 0; c < 256; ++c)
+    is[static_cast<size_t>(c)] =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  return is;
+}();
+bool is_word_char(char c) { return kIsWordChar[static_cast<unsigned char>(c)]; }
+
+// The words of the text that are names of the vocabulary.
+template <class F>
+void for_each_name(std::string_view text, const F& f) {
+  for (size_t at = 0; at < text.size();) {
+    if (!is_word_char(text[at])) {
+      ++at;
+      continue;
+    }
+    const size_t begin = at;
+    while (at < text.size() && is_word_char(text[at])) ++at;
+    const std::string_view word = text.substr(begin, at - begin);
+    VectorType type;
+    if (word.substr(0, 2) == "w_" || parse_type(word, type)) f(word);
+  }
 }
 
 }  // namespace
@@ -30,26 +54,33 @@ bool parse_type(std::string_view word, VectorType& type) {
   return type.lanes > 0 && type.lanes < kCpuLanes;
 }
 
-void Vocabulary::require_all(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    if (!is_word_char(text[at])) {
-      ++at;
-      continue;
-    }
-    const size_t begin = at;
-    while (at < text.size() && is_word_char(text[at])) ++at;
-    require(text.substr(begin, at - begin));
-  }
+std::string Vocabulary::definitions_for(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  ++request_;
+  std::string result;
+  for_each_name(text, [&](std::string_view name) { take(find(name), result); });
+  return result;
 }
 
-void Vocabulary::require(std::string_view word) {
+void Vocabulary::take(Definition& definition, std::string& into) const {
+  if (definition.request == request_) return;
+  definition.request = request_;
+  for (Definition* need : definition.needs) take(*need, into);
+  into += definition.text;
+}
+
+Vocabulary::Definition& Vocabulary::find(std::string_view name) {
+  if (const auto known = definitions_.find(name); known != definitions_.end()) return known->second;
   VectorType type;
-  const bool is_type = parse_type(word, type);
-  if (!is_type && word.substr(0, 2) != "w_") return;
-  if (!seen_.insert(std::string(word)).second) return;
-  const std::string text = is_type ? type_text(type) : function_text(std::string(word));
-  require_all(text);
-  text_ += text;
+  std::string text = parse_type(name, type) ? type_text(type) : function_text(std::string(name));
+  // It is there before what it needs is looked for: it names itself.
+  Definition& made = definitions_[std::string(name)];
+  made.text = std::move(text);
+  for_each_name(made.text, [&](std::string_view needed) {
+    Definition* const need = &find(needed);
+    if (std::find(made.needs.begin(), made.needs.end(), need) == made.needs.end()) made.needs.push_back(need);
+  });
+  return made;
 }
 
 std::string Vocabulary::expanded(std::string_view body, const VectorType& type) const {
@@ -166,9 +197,12 @@ int register_lanes(CpuTarget target, size_t element_bytes) {
 std::string lanes_suffix(int lanes) { return lanes == kCpuLanes ? "" : "x" + std::to_string(lanes); }
 
 std::string definitions_for(CpuTarget target, std::string_view text) {
-  Vocabulary vocabulary(target);
-  vocabulary.require_all(text);
-  return "#define W static inline __attribute__((always_inline))\n" + vocabulary.take();
+  // Never destroyed: compiled functions of static life ask too.
+  static auto* const sse4 = new Vocabulary(Isa::SSE4);
+  static auto* const avx2 = new Vocabulary(Isa::AVX2);
+  static auto* const avx512 = new Vocabulary(Isa::AVX512);
+  Vocabulary& vocabulary = target.isa == Isa::AVX512 ? *avx512 : target.isa == Isa::AVX2 ? *avx2 : *sse4;
+  return "#define W static inline __attribute__((always_inline))\n" + vocabulary.definitions_for(text);
 }
 
 std::string element_name(DType dtype) { return dtype == DType::Bool ? "bool" : short_name_of(dtype); }

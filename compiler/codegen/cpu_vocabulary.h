@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
-#include <set>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
 #include "compiler/codegen/code_text.h"
 #include "compiler/codegen/cpu_prelude.h"
@@ -30,20 +32,30 @@ struct VectorType {
 // "f64x8" and its like; false for other words.
 bool parse_type(std::string_view word, VectorType& type);
 
+// Of one instruction set. What has been printed is kept: sources have most of their names in common.
 class Vocabulary {
  public:
-  explicit Vocabulary(CpuTarget target)
-      : isa_(target.isa),
+  explicit Vocabulary(cpu::Isa isa)
+      : isa_(isa),
         bytes_(isa_ == cpu::Isa::AVX512 ? 64
                : isa_ == cpu::Isa::AVX2 ? 32
                                         : 16) {}
 
-  // The definitions of every name in the text, each after what it needs; known ones again no more.
-  void require_all(std::string_view text);
-  std::string take() { return std::move(text_); }
+  // The definitions of every name in the text, each once and after what it needs. Threads may ask at once.
+  std::string definitions_for(std::string_view text);
 
  private:
-  void require(std::string_view word);
+  struct Definition {
+    std::string text;
+    std::vector<Definition*> needs;  // the names in it, in their order; itself among them
+    uint64_t request = 0;            // the last one that has it
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+  Definition& find(std::string_view name);
+  void take(Definition& definition, std::string& into) const;
   int registers(const VectorType& type) const { return type.lanes * type.bits / 8 / bytes_; }
   VectorType register_of(const VectorType& type) const {
     return {type.kind, type.bits, bytes_ * 8 / type.bits};
@@ -130,8 +142,10 @@ class Vocabulary {
 
   cpu::Isa isa_;
   int bytes_;  // of a register
-  std::set<std::string> seen_;
-  std::string text_;
+  // Under the mutex.
+  std::mutex mutex_;
+  std::unordered_map<std::string, Definition, Hash, std::equal_to<>> definitions_;
+  uint64_t request_ = 0;
 };
 
 }  // namespace weft::compiler

@@ -22,6 +22,7 @@ std::optional<Sym> stride_along(SymTable& table, const LoopBody& body, Sym index
   for (const Indirect& indirect : body.indirects)
     if (std::binary_search(symbols.begin(), symbols.end(), *table.as_symbol(indirect.symbol)))
       return std::nullopt;
+  if (!std::binary_search(symbols.begin(), symbols.end(), *table.as_symbol(symbol))) return Sym::from_int(0);
   const Sym step = substitute(table, index, symbol, symbol + 1) - index;
   if (!step.is_symbolic()) return step;
   const std::vector<uint32_t> left = table.symbols_of(step);

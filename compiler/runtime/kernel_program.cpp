@@ -110,8 +110,9 @@ double cost_of(const LoopBody& body) {
       bytes += static_cast<double>(size_of(body.buffers[store.param].dtype));
   }
   for (const BodyFold& fold : body.folds) primitives += values.cost_of(Expr(&values, fold.value));
+  const LoopLevels levels = levels_of(body);
   for (const Source& source : body.sources)
-    if (source.kind == Source::Kind::Load && use_of(body, source.index).column)
+    if (source.kind == Source::Kind::Load && use_of(body, levels, source.index).column)
       bytes += static_cast<double>(size_of(body.buffers[source.param].dtype));
   return std::max(primitives / kPrimitives, bytes / kBytes);
 }

@@ -54,7 +54,7 @@ class CanonicalForm {
   void write_type(const Value& value) {
     text_ += ':';
     text_ += short_name_of(value.dtype);
-    text_ += weft::detail::concat(value.device);
+    if (value.device.is_cuda()) text_ += "cuda" + std::to_string(value.device.index);
     write_sizes(value.sizes);
     write_sizes(value.strides);
     write_sym(value.offset);
@@ -114,6 +114,8 @@ class CanonicalForm {
     else if (attr.is<std::string>())
       text_ += std::to_string(attr.as_string().size()) + '"' + attr.as_string();
     else if (attr.is<RoutinePtr>()) text_ += attr.as_routine().identity();
+    else if (attr.is<bool>()) text_ += attr.as<bool>() ? 'T' : 'F';
+    else if (attr.is<std::monostate>()) text_ += '_';
     else text_ += weft::detail::concat(attr);
     text_ += '|';
   }

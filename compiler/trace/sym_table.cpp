@@ -2,6 +2,9 @@
 // Place: the out-of-line half of sym_table.h.
 #include "compiler/trace/sym_table.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "compiler/trace/sym_evaluate.h"
 
 namespace weft::compiler {
@@ -202,17 +205,25 @@ Sym SymTable::current(Sym a) const { return store_->current(a); }
 std::vector<uint32_t> SymTable::symbols_of(Sym a) const {
   std::vector<uint32_t> found;
   if (!a.is_symbolic()) return found;
-  // Parts are older than what they are parts of.
-  std::vector<uint8_t> is_part(a.id() + 1, 0);
-  is_part[a.id()] = 1;
-  for (ExprId e = a.id() + 1; e-- > 0;) {
-    if (!is_part[e]) continue;
+  // Parts are older than what they are parts of. A heap gives the newest first, so that equal ones follow one another.
+  SmallVector<ExprId, 16> open = {a.id()};
+  for (ExprId last = kNone; !open.empty();) {
+    std::pop_heap(open.begin(), open.end());
+    const ExprId e = open.back();
+    open.pop_back();
+    if (std::exchange(last, e) == e) continue;
     for (const Term& term : store_->terms_of(e)) {
       for (AtomId id : store_->factors_of(term.monomial)) {
         const Atom& atom = store_->atoms[id];
-        if (atom.symbol != kNone) found.push_back(atom.symbol);
-        for (Sym part : {atom.a, atom.b})
-          if (atom.symbol == kNone && part.is_symbolic()) is_part[part.id()] = 1;
+        if (atom.symbol != kNone) {
+          found.push_back(atom.symbol);
+          continue;
+        }
+        for (Sym part : {atom.a, atom.b}) {
+          if (!part.is_symbolic()) continue;
+          open.push_back(part.id());
+          std::push_heap(open.begin(), open.end());
+        }
       }
     }
   }

@@ -64,7 +64,7 @@ std::string to_string(const SourceLocation& where) {
   const char* file = where.file_name();
   if (file == nullptr || *file == '\0') return {};
   if (const char* slash = std::strrchr(file, '/')) file = slash + 1;
-  return detail::concat(file, ":", where.line());
+  return file + (':' + std::to_string(where.line()));
 }
 
 }  // namespace weft

@@ -28,6 +28,26 @@ using weft::Expr;
 
 constexpr DType kComputeDTypes[] = {DType::Float32, DType::Float64, DType::Int32, DType::Int64};
 
+// ---- The vocabulary
+
+// What was asked before decides nothing: a source has one text, by which it is found on disk.
+TEST(CpuVocabulary, TextsDoNotDependOnEarlierOnes) {
+  for (const cpu::Isa isa : {cpu::Isa::SSE4, cpu::Isa::AVX2, cpu::Isa::AVX512}) {
+    const CpuTarget target{isa};
+    const std::string text =
+        "f32 a = w_whole_f32(p); m32 m = w_lt_f32(a, w_splat_f32(0)); w_run_sum_f32(x, n);";
+    const std::string first = definitions_for(target, text);
+    EXPECT_NE(first.find(" f32"), std::string::npos);
+    EXPECT_NE(first.find(" w_run_sum_f32("), std::string::npos);
+    EXPECT_EQ(first.find("w_run_sum_f64("), std::string::npos);
+    const std::string other = definitions_for(target, "w_run_sum_f64(x, n)");
+    EXPECT_NE(other.find(" w_run_sum_f64("), std::string::npos);
+    EXPECT_EQ(other.find("w_lt_f32("), std::string::npos);
+    EXPECT_EQ(definitions_for(target, text + " w_run_sum_f32 f32"), first);
+    EXPECT_EQ(definitions_for(target, "w_32 long w"), definitions_for(target, ""));
+  }
+}
+
 // ---- Primitives
 
 // What the cases of the scalar printer leave out.

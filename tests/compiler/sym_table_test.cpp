@@ -32,6 +32,18 @@ bool same(Sym a, Sym b) {
          (a.is_symbolic() ? a.id() == b.id() : a.concrete() == b.concrete());
 }
 
+// Each level reads the one below it twice: walking all ways down would take 2^40 steps.
+TEST_F(SymTableTest, SymbolsAreFoundOnceHoweverOftenTheirPartsOccur) {
+  const Sym s0 = size(4), s1 = size(6), unread = size(8), s3 = size(10);
+  Sym a = add(mul(s0, num(7)), s3);
+  for (int level = 0; level < 40; ++level) a = add(floor_div(a, num(3)), mod(a, num(5 + level)));
+  a = add(a, floor_div(mul(s1, s0), s3));
+  const auto number = [&](Sym symbol) { return *table.as_symbol(symbol); };
+  EXPECT_EQ(table.symbols_of(a), (std::vector<uint32_t>{number(s0), number(s1), number(s3)}));
+  EXPECT_EQ(table.symbols_of(unread), std::vector<uint32_t>{number(unread)});
+  EXPECT_TRUE(table.symbols_of(num(3)).empty());
+}
+
 TEST_F(SymTableTest, EqualExpressionsAreOne) {
   const Sym s0 = size(4), s1 = size(6);
   EXPECT_TRUE(same(mul(s0, s1), mul(s1, s0)));
