@@ -1,4 +1,4 @@
-// Asking an element rule whether it covers a call.
+// Asking an element rule whether it covers a call, and what it indexes.
 // Place: the out-of-line half of tensor/loop_rule.h.
 #include "tensor/loop_rule.h"
 
@@ -36,14 +36,23 @@ class DryReader final : public LoopReader {
   bool indexes_nothing_ = false;
 };
 
+// Whether the rule covers the call; the reader has seen what it asks for.
+bool run_dry(DryReader& reader, const Call& call, const OutputSpec& result) {
+  const Sizes place(result.sizes.size(), Sym::from_int(0));
+  return !call.op.element(reader, call, result, {place.data(), place.size()}).is_number();
+}
+
 }  // namespace
 
 bool has_element_rule(const Call& call, const OutputSpec& result) {
   if (call.op.element == nullptr) return false;
   DryReader reader(call);
-  const Sizes place(result.sizes.size(), Sym::from_int(0));
-  const bool is_covered = !call.op.element(reader, call, result, {place.data(), place.size()}).is_number();
-  return is_covered && !reader.indexes_nothing();
+  return run_dry(reader, call, result);
+}
+
+bool may_index_nothing(const Call& call, const OutputSpec& result) {
+  DryReader reader(call);
+  return run_dry(reader, call, result) && reader.indexes_nothing();
 }
 
 }  // namespace weft

@@ -49,8 +49,11 @@ class LoopReader {
 using ElementRule = Expr (*)(LoopReader& loop, const Call& call, const OutputSpec& result,
                              std::span<const Sym> place);
 
-// Whether the call has a rule, found by running it, and one that indexes no dimension which may have no elements. A trace's
-// environment is asked the questions that the rule has of sizes.
+// Whether the call has a rule, found by running it. A trace's environment is asked the questions that the rule has of sizes.
 bool has_element_rule(const Call& call, const OutputSpec& result);
+
+// Of a call that has a rule: whether it indexes a dimension that may have no elements. A wrong index is then an error for which
+// no element can stand in, which a kernel can raise and a loop cannot.
+bool may_index_nothing(const Call& call, const OutputSpec& result);
 
 }  // namespace weft

@@ -97,9 +97,10 @@ bool Lowering::is_inlinable(NodeId id) {
         if (op.element == nullptr) return false;
         environment.reset();
         try {
-          return has_element_rule(Call{op, hollow.operands(node), node.attrs, node.where},
-                                  values[node.first_output].spec()) &&
-                 !environment.has_guessed();
+          const Call call{op, hollow.operands(node), node.attrs, node.where};
+          const OutputSpec result = values[node.first_output].spec();
+          return has_element_rule(call, result) && !environment.has_guessed() &&
+                 !may_index_nothing(call, result);
         } catch (const TableEnvironment::UnknownNumber&) {
           return false;
         }

@@ -502,6 +502,28 @@ TEST(ElementRule, RoundsPartsOnce) {
   EXPECT_EQ(check_call(call.call(), {}), Answer::Equal);
 }
 
+// The rule of an index into nothing is whole, but only a kernel can say that an index is wrong.
+TEST(ElementRule, KnowsWhetherItMayIndexNothing) {
+  const Op& op = OpTable::instance().get("index_select");
+  const auto may_index_nothing_of = [&](int64_t size, const Tensor& index) {
+    const Tensor x = make_tensor({Sym::from_int(size)}, DType::Float32);
+    const BoundCall bound = bind_call(op, {}, {{"x", x}, {"dim", int64_t{0}}, {"index", index}});
+    const OutputSpec result = op.infer(bound.call())[0];
+    EXPECT_TRUE(has_element_rule(bound.call(), result)) << size;
+    return may_index_nothing(bound.call(), result);
+  };
+  const int64_t zero = 0;
+  const Tensor none = make_tensor({Sym::from_int(0)}, DType::Int64),
+               first = tensor_of_bytes(&zero, {}, DType::Int64);
+  EXPECT_TRUE(may_index_nothing_of(0, none));
+  EXPECT_TRUE(may_index_nothing_of(0, first));
+  EXPECT_FALSE(may_index_nothing_of(1, none));
+  EXPECT_FALSE(may_index_nothing_of(1, first));
+  const BoundCall call = bind_call(
+      op, {}, {{"x", make_tensor({Sym::from_int(0)}, DType::Float32)}, {"dim", int64_t{0}}, {"index", none}});
+  EXPECT_EQ(check_call(call.call(), {}), Answer::Equal);
+}
+
 // What only the kernel can refuse is left to it.
 TEST(ElementRule, IsMissingWhereTheKernelMayRaise) {
   const Op& op = OpTable::instance().get("full");
