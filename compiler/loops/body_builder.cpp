@@ -91,9 +91,14 @@ class BodyBuilder final : public LoopReader {
     source.index = index;
     return add_source(source, DType::Int64);
   }
-  Sym index(const Expr& value, Sym size) override {
-    for (const Indirect& known : body().indirects)
-      if (known.value == value.id && is_identical(known.size, size)) return known.symbol;
+  Sym index(const Expr& given, Sym size) override {
+    const Expr value = at_level_of_mask(given);
+    for (const Indirect& known : body().indirects) {
+      const BodyValue mask = body().checks[known.check].mask;
+      if (known.value == value.id && is_identical(known.size, size) &&
+          (mask == kNoBodyValue || mask == mask_))
+        return known.symbol;
+    }
     const Interval range = lowering_.syms().range(size);
     const int64_t most = range.max == INT64_MAX ? INT64_MAX : std::max<int64_t>(0, range.max - 1);
     Indirect indirect;
@@ -140,6 +145,13 @@ class BodyBuilder final : public LoopReader {
 
  private:
   LoopBody& body() { return built_.body; }
+  // An index that is the same throughout a line, but counts in a part of it alone, becomes one for each element.
+  Expr at_level_of_mask(const Expr& index) {
+    if (mask_ == kNoBodyValue) return index;
+    const LoopLevels levels = levels_of(body());
+    if (!levels.values[mask_].uses_column || levels.values[index.id].uses_column) return index;
+    return where(Expr(&graph(), mask_), index, graph().integer(0, index.dtype()));
+  }
   [[noreturn]] void refuse(std::string reason) { throw Refused{std::move(reason)}; }
 
   // A number that is read from memory is known before the kernel runs.
@@ -378,17 +390,26 @@ class BodyBuilder final : public LoopReader {
       args.push_back(argument.is_value() ? cast(operand_at(argument), compute)
                                          : number(argument.number, compute));
     graph().set_number_dtype(compute);
-    if (rule.divisor >= 0 && !is_floating(compute)) check_divisor(args[static_cast<size_t>(rule.divisor)]);
+    if (rule.divisor >= 0 && !is_floating(compute))
+      check_divisor(args[static_cast<size_t>(rule.divisor)], sizes, at);
     return cast(rule.expr({args.data(), args.size()}), result);
   }
 
   // An integer divisor of 0 is an error: an index that is out of range there, in a dimension of one.
-  void check_divisor(const Expr& divisor) {
+  void check_divisor(const Expr& divisor, const Sizes& sizes, std::span<const Sym> at) {
     const ExprGraph::Node& node = graph().node(divisor);
     if (node.prim == Prim::Constant && node.imm != 0) return;
     const Expr zero = graph().integer(0, DType::Int64), one = graph().integer(1, DType::Int64);
+    const BodyValue outer = mask_;
+    // What divides no element is not looked at: a check for each element is made by none.
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (statically_known(SymCompare::Gt, sizes[d], Sym::from_int(0)) || !at[d].is_symbolic()) continue;
+      const Expr is_element = place(at[d]) >= zero;
+      mask_ = (mask_ == kNoBodyValue ? is_element : Expr(&graph(), mask_) & is_element).id;
+    }
     const Sym symbol =
         index(where(divisor == graph().integer(0, divisor.dtype()), one, zero), Sym::from_int(1));
+    mask_ = outer;
     for (const Indirect& indirect : body().indirects)
       if (is_identical(indirect.symbol, symbol)) body().checks[indirect.check].is_of_divisor = true;
   }

@@ -35,6 +35,13 @@ bool is_known_empty(const Sizes& sizes) {
   return false;
 }
 
+bool may_be_empty_beside(const Sizes& sizes, size_t first, size_t count) {
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if ((d < first || d >= first + count) && !statically_known(SymCompare::Gt, sizes[d], Sym::from_int(0)))
+      return true;
+  return false;
+}
+
 Expr choose(const Expr& condition, const Expr& a, const Expr& b) {
   const DType dtype = a.dtype(), compute = compute_dtype(dtype);
   return cast(where(condition, cast(a, compute), cast(b, compute)), dtype);

@@ -12,6 +12,8 @@ inline Place copy_of(std::span<const Sym> place) { return {place.begin(), place.
 // Equal in every call.
 inline bool is_known(Sym a, int64_t b) { return statically_known(SymCompare::Eq, a, Sym::from_int(b)); }
 bool is_known_empty(const Sizes& sizes);
+// A size may be 0 in some call, `count` of them from `first` apart.
+bool may_be_empty_beside(const Sizes& sizes, size_t first, size_t count);
 
 // where() for elements of any dtype.
 Expr choose(const Expr& condition, const Expr& a, const Expr& b);

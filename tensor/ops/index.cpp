@@ -45,7 +45,8 @@ void run_gather(const Call& call, std::span<Tensor> outputs) {
     check_range(call, index, 0, x, dim);
 }
 
-// Where the index holds nothing, and in the ops below where the result does, the kernel still checks sizes or indices.
+// Where the index holds nothing, the kernel still checks sizes. The ops below check an index too that takes slices without
+// elements, where no loop would read it.
 Expr gather_element(LoopReader& loop, const Call& call, const OutputSpec& result,
                     std::span<const Sym> place) {
   const Tensor& x = call.tensor(0);
@@ -87,8 +88,8 @@ void run_index_select(const Call& call, std::span<Tensor> outputs) {
 Expr index_select_element(LoopReader& loop, const Call& call, const OutputSpec& result,
                           std::span<const Sym> place) {
   const Tensor& x = call.tensor(0);
-  if (element::is_known_empty(result.sizes)) return {};
   const auto dim = static_cast<size_t>(dim_of(call, x));
+  if (element::may_be_empty_beside(result.sizes, dim, 1)) return {};
   const Sym which = x.dim() > 0 ? place[dim] : Sym::from_int(0);
   const std::span<const Sym> index_place(&which, static_cast<size_t>(call.tensor(1).dim()));
   element::Place at = element::copy_of(place);
@@ -127,7 +128,7 @@ void run_embedding(const Call& call, std::span<Tensor> outputs) {
 
 Expr embedding_element(LoopReader& loop, const Call& call, const OutputSpec& result,
                        std::span<const Sym> place) {
-  if (element::is_known_empty(result.sizes)) return {};
+  if (element::may_be_empty_beside(result.sizes, 0, place.size() - 1)) return {};
   const Expr row = loop.load(0, place.first(place.size() - 1));
   const Sym at[] = {loop.index_from_start(row, call.tensor(1)->layout.sizes[0]), place.back()};
   return loop.load(1, at);
@@ -260,9 +261,9 @@ void run_index_tensors(const Call& call, std::span<Tensor> outputs) {
 Expr index_tensors_element(LoopReader& loop, const Call& call, const OutputSpec& result,
                            std::span<const Sym> place) {
   const Tensor& x = call.tensor(0);
-  if (element::is_known_empty(result.sizes)) return {};
   const std::vector<Tensor> indices = tensors_from(call, 1);
   const IndexPlan plan = plan_index(call, x, indices);
+  if (element::may_be_empty_beside(result.sizes, plan.before, plan.index_sizes.size())) return {};
   const std::span<const Sym> index_place = place.subspan(plan.before, plan.index_sizes.size());
   element::Place at(static_cast<size_t>(x.dim()), Sym());
   for (size_t k = 0; k < plan.kept.size(); ++k)
@@ -271,9 +272,16 @@ Expr index_tensors_element(LoopReader& loop, const Call& call, const OutputSpec&
     if (!indices[d].defined()) continue;
     const Sizes& sizes = indices[d]->layout.sizes;
     const std::span<const Sym> last = index_place.last(sizes.size());
+    const size_t added = plan.index_sizes.size() - sizes.size();
     element::Place own = element::copy_of(last);
-    for (size_t k = 0; k < own.size(); ++k)
-      if (element::is_known(sizes[k], 1)) own[k] = Sym::from_int(0);
+    for (size_t k = 0; k < plan.index_sizes.size(); ++k) {
+      const Sym whole = plan.index_sizes[k];
+      const bool is_there = k >= added;
+      if (is_there && element::is_known(sizes[k - added], 1)) own[k - added] = Sym::from_int(0);
+      // What is repeated is not read at all if another index tensor is empty.
+      const bool is_own = is_there && statically_known(SymCompare::Eq, sizes[k - added], whole);
+      if (!is_own && !statically_known(SymCompare::Gt, whole, Sym::from_int(0))) return {};
+    }
     at[d] = loop.index(loop.load(1 + d, {own.data(), own.size()}), x->layout.sizes[d]);
   }
   return loop.load(0, {at.data(), at.size()});

@@ -142,6 +142,8 @@ void run_pointwise_into(const Call& call, const Tensor& out) {
   const PointwiseRule& rule = *call.op.pointwise;
   const DType common = pointwise_types(call.op, call.operands).common;
   const DType compute = compute_dtype(common);
+  if (int_numel(out) == 0)
+    return;  // nothing is divided, whatever the divisor: PyTorch's rule, and that of loops
   check_divisor(call, compute);
   const size_t operands = call.operands.size();
   SmallVector<cpu::StridedArray, 4> inputs(operands);

@@ -284,10 +284,10 @@ Expr index_fill_element(LoopReader& loop, const Call& call, const OutputSpec& re
   const Tensor& x = call.tensor(0);
   const Tensor& index = call.tensor(1);
   const Sym count = index->numel;
-  if (element::is_known_empty(result.sizes) || x.dim() == 0 || count.is_symbolic() ||
-      count.concrete() > kMostCompared)
-    return {};
+  if (x.dim() == 0 || count.is_symbolic() || count.concrete() > kMostCompared) return {};
   const auto dim = static_cast<size_t>(dim_of(call, x));
+  // The kernel checks an index of slices without elements too, which no loop would read.
+  if (element::may_be_empty_beside(result.sizes, dim, 1)) return {};
   const Expr fill = element::checked_number(loop, call.operands[2].scalar, result.dtype, call.name());
   if (fill.graph == nullptr) return {};
   const Expr value = loop.load(0, place);
