@@ -203,10 +203,10 @@ uint64_t Frame::outcome(const SegmentNode& node) {
 }
 
 // The sizes of a data-dependent result, before the segment that takes it is entered.
-bool Frame::fits_sizes(const Branch& branch) const {
+bool Frame::fits_sizes(const Branch& branch, std::span<const int64_t> of_arguments) const {
   const SegmentNode& node = *branch.node;
-  SmallVector<int64_t, 8> symbols(std::max(symbols_.size(), node.num_symbols));
-  std::copy(symbols_.begin(), symbols_.end(), symbols.begin());
+  SmallVector<int64_t, 8> symbols(std::max(of_arguments.size(), node.num_symbols));
+  std::copy(of_arguments.begin(), of_arguments.end(), symbols.begin());
   size_t at = 0;
   for (uint32_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i].source.kind != InputSource::Kind::Result) continue;
@@ -218,14 +218,15 @@ bool Frame::fits_sizes(const Branch& branch) const {
 }
 
 bool Frame::fits(const Branch& branch, uint64_t global_word) {
+  // What the guards write belongs to this branch alone until it is taken: another may number the sizes in another way.
+  SmallVector<int64_t, 8> symbols;
   if (branch.guards) {
-    // What the guards write belongs to this branch alone until it is taken.
-    SmallVector<int64_t, 8> symbols(std::max(symbols_.size(), branch.node->num_symbols));
+    symbols.resize(std::max(symbols_.size(), branch.node->num_symbols));
     std::copy(symbols_.begin(), symbols_.end(), symbols.begin());
     if (!branch.guards->check(leaves_, global_word, {symbols.data(), symbols.size()})) return false;
-    symbols_ = std::move(symbols);
   }
-  if (branch.sizes && !fits_sizes(branch)) return false;
+  const SmallVector<int64_t, 8>& of_arguments = branch.guards ? symbols : symbols_;
+  if (branch.sizes && !fits_sizes(branch, {of_arguments.data(), of_arguments.size()})) return false;
   for (const GradFact& fact : branch.grad_facts) {
     const Tensor* owner = nullptr;
     if (fact.input < inputs_.size()) {
@@ -243,6 +244,7 @@ bool Frame::fits(const Branch& branch, uint64_t global_word) {
   if (!branch.node->grad_needs.empty() && (branch.node->enables_grad || grad_mode_enabled()))
     for (const SegmentNode::GradNeed& need : branch.node->grad_needs)
       if (need.captured->needs_grad() != need.needs_grad) return false;
+  if (branch.guards) symbols_ = std::move(symbols);
   return true;
 }
 
@@ -317,7 +319,7 @@ Frame::Results Frame::carry_out_effects(const SegmentNode& node) {
   for (size_t i = 0; i < values.size(); ++i) {
     const InputWrite& write = effects.writes[i];
     Tensor target = input(write.input);
-    if (values[i].is_same(target)) {  // it was stored there
+    if (write.is_unchanged || values[i].is_same(target)) {  // or it was stored there
       note_written(target, write.where);
       continue;
     }

@@ -56,7 +56,7 @@ class Frame {
 
  private:
   void bring(const SegmentNode& node);
-  bool fits_sizes(const Branch& branch) const;
+  bool fits_sizes(const Branch& branch, std::span<const int64_t> of_arguments) const;
   const Tensor* keep(Tensor tensor) const;
   // Finds an input that nothing has asked for yet.
   const Tensor& fetch(uint32_t index) const;

@@ -197,8 +197,11 @@ class Collector {
           input.source.kind == InputSource::Kind::Tangent)
         continue;
       const FakeSlot& slot = FakeSlot::of(input.fake);
-      if (slot.storage->input != i || !slot.chain) continue;
-      effects_.layout_writes.push_back({i, steps_of(slot), input.fake->made_at});
+      std::vector<ViewStep> steps = steps_of(slot);
+      // A tensor that shares its memory began as a view of the line.
+      if (input.real.defined() && tracer_.is_in_line(input.real)) steps.erase(steps.begin());
+      else if (slot.storage->input != i) continue;
+      if (!steps.empty()) effects_.layout_writes.push_back({i, std::move(steps), input.fake->made_at});
     }
   }
 
@@ -214,6 +217,7 @@ class Collector {
       const bool is_whole = !slot.chain;
       InputWrite write{i, 0, is_whole && input.fake->is_rewritten && input.fake->needs_grad(), false,
                        storage.written_at};
+      write.is_unchanged = storage.base == input.value && !write.is_recorded;
       if (is_whole) {
         write.output = output(input.fake);
       } else {

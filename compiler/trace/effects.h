@@ -38,6 +38,7 @@ struct InputWrite {
   // What is written may be the memory of an input that is written too, and is copied before any of that.
   bool is_at_risk = false;
   SourceLocation where;
+  bool is_unchanged = false;  // only a part without elements was written: nothing is copied
 };
 
 // The .grad of a path input as the function leaves it.

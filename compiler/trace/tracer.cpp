@@ -54,7 +54,11 @@ void Tracer::settle(const Call& call, Attrs& attrs) {
     FakeSlot& slot = FakeSlot::of(*operand.tensor);
     if (slot.input != kNoInput) used_[slot.input] = true;
     depends_on_grad_mode_ = depends_on_grad_mode_ || x.needs_grad();
-    if (!x.numel.is_symbolic()) continue;
+    // The number of elements may be settled before the sizes are.
+    const Sizes& sizes = x.layout.sizes;
+    if (!x.numel.is_symbolic() &&
+        std::none_of(sizes.begin(), sizes.end(), [](Sym size) { return size.is_symbolic(); }))
+      continue;
     shapes_.settle(x.layout);
     x.numel = shapes_.settle(x.numel);
     settle(slot.storage->spec);
