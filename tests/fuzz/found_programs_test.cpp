@@ -80,6 +80,30 @@ TEST(FoundPrograms, WritingToNothingIsNoWrite) {
   EXPECT_EQ(x.version(), 1u);
 }
 
+TEST(FoundPrograms, WritingToNothingOfAnExpandedInputIsNoWrite) {
+  expect_as_eager(
+      [](const Tensors& x) {
+        x[0].narrow(1, 2, 0).sin_();
+        return Tensors{};
+      },
+      [] {
+        return Tensors{ones({2}).expand({2, 2})};
+      });
+}
+
+TEST(FoundPrograms, InputsThatShareMemoryTakeOtherLayouts) {
+  expect_as_eager(
+      [](const Tensors& x) {
+        Tensor(x[1]).sin_();
+        Tensor(x[0]).t_();
+        return Tensors{};
+      },
+      [] {
+        const Tensor x = arange(2, kFloat32).view({1, 2});
+        return Tensors{x, x.t()};
+      });
+}
+
 TEST(FoundPrograms, AResultGivenTwiceIsOneTensor) {
   expect_as_eager(
       [](const Tensors& x) {
@@ -164,6 +188,85 @@ TEST(FoundPrograms, BackwardOutlivesTheCompiledFunction) {
   const Tensor x = ones({3}).requires_grad_();
   compile([](Tensor x) { return exp(x) * x; }, "interpret")(x).sum().backward();
   EXPECT_EQ(difference_of_bits(x.grad(), exp(ones({3})) * 2), "");
+}
+
+// Each outcome of a data-dependent size is a branch, traced by a call that may number its sizes in another way.
+TEST(FoundPrograms, ABranchThatDoesNotFitLeavesTheSizesOfACallAlone) {
+  const auto f = compile([](Tensor, Tensor mask, Tensor x,
+                            Tensor y) { return eq(masked_select(mask, mask), 0).sum() + mm(x, y); },
+                         CompileOptions{.backend = "interpret", .dynamic = true, .audit = false});
+  const Tensor x = ones({3, 4}), y = ones({4, 5});
+  for (const int64_t n : {8, 0, 8, 0}) {
+    const Tensor mask = full({}, n > 0, kBool);
+    EXPECT_EQ(difference_of_bits(f(ones({n, n}), mask, x, y), full({3, 5}, 4.0)), "") << n;
+  }
+}
+
+TEST(FoundPrograms, AnIndexThatCountsInAPartOfALineAloneIsChecked) {
+  const auto make = [] { return Tensors{arange(6, kFloat32).view({2, 3})}; };
+  for (const char* backend : {"interpret", "weft"}) {
+    const Function turn = [](const Tensors& x) {
+      return Tensors{roll(sin(roll(x[0], {-4, 1}, {1, 0})), {4, -1}, {1, 0})};
+    };
+    EXPECT_EQ(difference_of_bits(compile(turn, backend)(make())[0], turn(make())[0]), "") << backend;
+  }
+}
+
+TEST(FoundPrograms, ASizeOfDataThatIsOneIsReadAtItsFirstPlace) {
+  const auto f =
+      compile([](Tensor x, Tensor mask, Tensor y) { return masked_select(x, mask) + y; }, "interpret");
+  for (int round = 0; round < 3; ++round)
+    EXPECT_EQ(difference_of_bits(f(ones({}), full({}, true, kBool), arange(64, kFloat32)),
+                                 arange(64, kFloat32) + 1),
+              "");
+}
+
+TEST(FoundPrograms, NothingIsDividedWhereThereIsNothing) {
+  for (const DType dtype : {kInt64, kInt8}) {
+    const auto make = [dtype] { return Tensors{zeros({0, 3}, dtype), zeros({3}, dtype)}; };
+    expect_as_eager(
+        [](const Tensors& x) {
+          return Tensors{floor_divide(x[0], x[1]), remainder(x[0], x[1]), fmod(x[0], x[1]),
+                         floor_divide(x[0], 0), remainder(x[0], 0)};
+        },
+        make);
+    expect_as_eager(
+        [](const Tensors& x) {
+          Tensor(x[0]).floor_divide_(x[1]);
+          return Tensors{cat({floor_divide(x[0], x[1]), x[1].unsqueeze(0)})};
+        },
+        make);
+    EXPECT_EQ(floor_divide(zeros({0, 3}, dtype), zeros({3}, dtype)).numel(), 0);
+  }
+}
+
+// PyTorch checks some of these and not others; here all are checked, in every mode.
+TEST(FoundPrograms, IndicesOfSlicesWithoutElementsAreChecked) {
+  const auto make = [](int64_t width) {
+    return [width] { return Tensors{ones({3, width}), full({1}, 7, kInt64)}; };
+  };
+  const Function functions[] = {
+      [](const Tensors& x) { return Tensors{index_select(x[0], 0, x[1])}; },
+      [](const Tensors& x) { return Tensors{embedding(x[0], x[1])}; },
+      [](const Tensors& x) { return Tensors{x[0].index({x[1]})}; },
+      [](const Tensors& x) { return Tensors{index_fill(x[0], 0, x[1], 1)}; },
+      [](const Tensors& x) { return Tensors{index_select(x[0].slice(1, 2), 0, x[1])}; }};
+  for (const Function& function : functions) {
+    SCOPED_TRACE(&function - functions);
+    for (const int64_t width : {0, 2}) {
+      EXPECT_THROW(function(make(width)()), IndexError);
+      expect_as_eager(function, make(width));
+    }
+    // A width that is 0 in some calls.
+    const auto f = compile(function, CompileOptions{.backend = "interpret", .audit = false});
+    for (const int64_t width : {2, 0, 5, 2}) {
+      Tensors x = make(width)();
+      mark_dynamic(x[0], 1, {0, 16});
+      EXPECT_THROW(f(x), IndexError) << width;
+      x[1].fill_(2);
+      EXPECT_NO_THROW(f(x)) << width;
+    }
+  }
 }
 
 TEST(FoundPrograms, SizesOfDataMayBeZero) {
