@@ -101,9 +101,28 @@ struct ProductAlgorithm {
   uint64_t workspace_bytes = 0;  // that it needs
 };
 
+// What an element of a row is; a bool is a UInt8.
+enum class Element : uint8_t { UInt8, Int8, Int16, Int32, Int64, Float16, BFloat16, Float32, Float64 };
+
+// Sorts rows of a row-major array [outer, n, inner], of fewer than 2^31 elements; a row is what lies along n. Stable; NaN is the
+// largest, all NaN and both zeros are equal.
+struct RowSort {
+  Element element = Element::Float32;
+  bool is_descending = false;
+  int64_t outer = 1, n = 1, inner = 1;
+  int64_t count = 1;  // how many elements of each sorted row are written, to arrays [outer, count, inner]
+};
+
+// Running sums or products along n of a row-major array [outer, n, inner]; halves are accumulated in float.
+struct RowScan {
+  Element element = Element::Float32;  // Int64, Float16, BFloat16, Float32 or Float64
+  bool is_product = false;
+  int64_t outer = 1, n = 1, inner = 1;
+};
+
 // Every function may be called by any thread. Those that name no device work on the thread's current one.
 struct Driver {
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   uint32_t version;
   uint32_t bytes;  // sizeof(Driver): both must be those of the caller
 
@@ -172,6 +191,13 @@ struct Driver {
                      void* workspace, Stream stream);
   // 130000 for cuBLASLt 13.0.0; 0 where it cannot be loaded.
   size_t (*product_version)();
+
+  // ---- Rows. What the kernels work in is asked for first; the same sizes give the same bits.
+  Status (*sort_workspace)(const RowSort* what, size_t* bytes);
+  Status (*sort)(const RowSort* what, const void* x, void* values, int64_t* indices, void* workspace,
+                 size_t workspace_bytes, Stream stream);
+  Status (*scan_workspace)(const RowScan* what, size_t* bytes);
+  Status (*scan)(const RowScan* what, const void* x, void* out, void* workspace, Stream stream);
 
   // ---- Graphs. Nodes are added one after another or with the nodes that they wait for.
   Status (*create_graph)(Graph* graph);

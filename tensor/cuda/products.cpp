@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tensor/base/error.h"
-#include "tensor/cuda/allocator.h"
+#include "tensor/cuda/workspace.h"
 
 namespace weft::cuda {
 
@@ -21,23 +21,6 @@ bool& TimedProductsScope::current() {
   return is_timed;
 }
 namespace {
-
-// Given back at once: what the stream does next comes after the product.
-class Workspace {
- public:
-  Workspace(int device, size_t bytes, Stream stream)
-      : device_(device), memory_(allocator_of(device).allocate(bytes, stream, "workspace of a product")) {}
-  ~Workspace() {
-    if (memory_ != nullptr) allocator_of(device_).deallocate(memory_);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  void* get() const { return memory_; }
-
- private:
-  int device_;
-  void* memory_;
-};
 
 // Below this cuBLASLt leaves out algorithms that split the summed dimension on Hopper.
 constexpr size_t kMostWorkspace = size_t{32} << 20;
@@ -89,6 +72,7 @@ Products& products() {
 }
 
 constexpr const char* kWhat = "a matrix product";
+constexpr const char* kWorkspace = "workspace of a product";
 
 Entry& entry_of(const Key& key) {
   Products& all = products();
@@ -171,12 +155,12 @@ void time_offers(Entry& entry, const Key& key, const ProductOperands& given, Str
   ProductOperands operands = given;
   std::optional<Workspace> scratch;
   if (key.what.reads_c && (given.c == nullptr || given.c == given.d)) {
-    scratch.emplace(key.device, size_of_result(key.what), stream);
+    scratch.emplace(key.device, size_of_result(key.what), stream, kWorkspace);
     operands.c = operands.d = scratch->get();
   }
   size_t bytes = 0;
   for (const ProductAlgorithm& offer : entry.offers) bytes = std::max(bytes, offer.workspace_bytes);
-  const Workspace workspace(key.device, bytes, stream);
+  const Workspace workspace(key.device, bytes, stream, kWorkspace);
   const auto run = [&](const ProductAlgorithm& offer) {
     return d.multiply(entry.product, &offer, operands.a, operands.b, operands.c, operands.d, operands.bias,
                       operands.aux, operands.alpha, operands.beta, workspace.get(), stream);
@@ -274,7 +258,7 @@ bool multiply(const Matmul& what, const ProductOperands& operands) {
   const ProductAlgorithm* const algorithm = algorithm_for(entry, key, operands, stream);
   if (algorithm == nullptr) return false;
   ++products().calls;
-  const Workspace workspace(key.device, algorithm->workspace_bytes, stream);
+  const Workspace workspace(key.device, algorithm->workspace_bytes, stream, kWorkspace);
   const Driver& d = driver();
   check(d,
         d.multiply(entry.product, algorithm, operands.a, operands.b, operands.c, operands.d, operands.bias,

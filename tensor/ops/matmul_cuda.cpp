@@ -7,6 +7,7 @@
 #include "tensor/cuda/matmul_precision.h"
 #include "tensor/cuda/products.h"
 #include "tensor/functions.h"
+#include "tensor/ops/on_cpu.h"
 #include "tensor/view_rules.h"
 
 namespace weft {
@@ -68,7 +69,7 @@ std::optional<cuda::Matmul::Type> type_of(DType dtype) {
     case DType::Float64: return cuda::Matmul::Type::F64;
     case DType::BFloat16: return cuda::Matmul::Type::BF16;
     case DType::Float16: return cuda::Matmul::Type::F16;
-    default: return std::nullopt;
+    default: return std::nullopt;  // integers: the CPU computes
   }
 }
 
@@ -76,23 +77,6 @@ std::optional<cuda::Matmul::Type> type_of(DType dtype) {
 uint8_t alignment_of(const void* address) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(address) | 16;
   return static_cast<uint8_t>(bits & -bits);
-}
-
-// Integers: the CPU computes.
-void run_on_cpu(const Call& call, std::span<Tensor> outputs) {
-  std::vector<Tensor> kept;
-  kept.reserve(call.operands.size());
-  SmallVector<Operand, 6> operands;
-  const AutoGradMode off(false);
-  for (const Operand& operand : call.operands) {
-    operands.push_back(operand);
-    if (operand.tensor == nullptr) continue;
-    kept.push_back((*operand.tensor).cpu());
-    operands[operands.size() - 1].tensor = &kept.back();
-  }
-  copy_data(
-      weft::call(call.op, std::span<const Operand>(operands.data(), operands.size()), call.attrs, call.where),
-      outputs[0]);
 }
 
 // What is done with a product before it is written.

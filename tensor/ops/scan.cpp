@@ -1,8 +1,9 @@
-// Scans along a dimension: cumsum and cumprod, serial along it, vectors and threads across the others.
-// Place: register_reduction_ops calls register_scan_ops.
+// Scans along a dimension: cumsum and cumprod; on the CPU serial along it, vectors and threads across the others.
+// Place: register_reduction_ops calls register_scan_ops. The kernels of GPUs are behind tensor/cuda/rows.h.
 #include <algorithm>
 
 #include "tensor/cpu/reduce_arg.h"
+#include "tensor/cuda/rows.h"
 #include "tensor/ops/rows.h"
 
 namespace weft {
@@ -44,6 +45,21 @@ void run_scan(const Call& call, std::span<Tensor> outputs) {
   if (!result.is_same(out)) copy_data(result, out);
 }
 
+template <bool kSum>
+void run_scan_on_cuda(const Call& call, std::span<Tensor> outputs) {
+  const Tensor& out = outputs[0];
+  if (int_numel(out) == 0) return;
+  const DType compute = is_floating(out->dtype) ? out->dtype : DType::Int64;
+  const Tensor x = converted(call.tensor(0), compute);
+  const Tensor result = out->dtype == compute ? out : make_tensor(out->layout.sizes, compute, out->device);
+  const int64_t dim = normalize_dim(call.attr(0).as_int(), x.dim(), call.name());
+  cuda::RowScan what{.element = cuda::element_of(compute), .is_product = !kSum};
+  for (int64_t d = 0; d < x.dim(); ++d)
+    (d < dim ? what.outer : d == dim ? what.n : what.inner) *= int_sizes(x)[d];
+  cuda::scan_rows(what, bytes_of(x), bytes_of(result));
+  if (!result.is_same(out)) copy_data(result, out);
+}
+
 // Σ of each element and all that follow it.
 Tensor reverse_cumsum(const Tensor& x, int64_t dim) {
   if (x.dim() == 0) return x;
@@ -67,12 +83,14 @@ void register_scan_ops(OpTable& table) {
   entry(table, "cumsum(Tensor x, int dim, *, ScalarType? dtype=None) -> Tensor", Kind::Reduction)
       .infer(infer_scan)
       .cpu(run_scan<true>)
+      .cuda(run_scan_on_cuda<true>)
       .grad([](Dy<> dy, InSpec<0> x, const Attrs& attrs) {
         return reverse_cumsum(dy, attrs[0].as_int()).to(x.spec.dtype);
       });
   entry(table, "cumprod(Tensor x, int dim, *, ScalarType? dtype=None) -> Tensor", Kind::Reduction)
       .infer(infer_scan)
       .cpu(run_scan<false>)
+      .cuda(run_scan_on_cuda<false>)
       .grad([](Dy<> dy, In<0> x, Out<0> out, InSpec<0> spec, const Attrs& attrs) {
         return cumprod_gradient(dy, x.to(out.dtype()), out, attrs[0].as_int()).to(spec.spec.dtype);
       });

@@ -1,9 +1,15 @@
 // The ops that order elements: sort, topk and argsort.
-// Place: extern.cpp calls register_sort_ops; the kernel is in tensor/cpu/sort.h.
+// Place: extern.cpp calls register_sort_ops; the kernels are in tensor/cpu/sort.h and behind tensor/cuda/rows.h.
 #include "tensor/cpu/sort.h"
 
+#include <algorithm>
+#include <limits>
+
+#include "tensor/cuda/rows.h"
 #include "tensor/ops/entry.h"
+#include "tensor/ops/on_cpu.h"
 #include "tensor/ops/register.h"
+#include "tensor/ops/rows.h"
 
 namespace weft {
 namespace {
@@ -59,6 +65,38 @@ void run_topk(const Call& call, std::span<Tensor> outputs) {
   run(call, outputs, call.attr(1).as_int(), call.attr(2).as_bool(), call.attr(0).as_int());
 }
 
+// ---- On a GPU: the driver's kernels
+
+void run_on_cuda(const Call& call, std::span<Tensor> outputs, int64_t wanted_dim, bool descending,
+                 int64_t count) {
+  if (int_numel(outputs[0]) == 0) return;
+  const Tensor x = converted(call.tensor(0), call.tensor(0).dtype());
+  const int64_t dim = normalize_dim(wanted_dim, x.dim(), call.name());
+  cuda::RowSort what{.element = cuda::element_of(x.dtype()), .is_descending = descending, .count = count};
+  for (int64_t d = 0; d < x.dim(); ++d)
+    (d < dim ? what.outer : d == dim ? what.n : what.inner) *= int_sizes(x)[d];
+  // Places of elements are numbers of 31 bits: so many of the outer rows at once as have them.
+  const int64_t slice = what.n * what.inner, outer = what.outer;
+  const int64_t most = std::numeric_limits<int32_t>::max() / slice;
+  if (most == 0) return run_on_cpu(call, outputs);
+  const int64_t bytes = static_cast<int64_t>(size_of(x.dtype()));
+  for (int64_t at = 0; at < outer; at += most) {
+    what.outer = std::min(most, outer - at);
+    const int64_t to = at * count * what.inner;
+    cuda::sort_rows(what, bytes_of(x) + at * slice * bytes, bytes_of(outputs[0]) + to * bytes,
+                    data_of<int64_t>(outputs[1]) + to);
+  }
+}
+
+void run_sort_on_cuda(const Call& call, std::span<Tensor> outputs) {
+  const Tensor& x = call.tensor(0);
+  const int64_t dim = call.attr(0).as_int();
+  run_on_cuda(call, outputs, dim, call.attr(1).as_bool(), x.dim() == 0 ? 1 : int64_t{x.size(dim)});
+}
+void run_topk_on_cuda(const Call& call, std::span<Tensor> outputs) {
+  run_on_cuda(call, outputs, call.attr(1).as_int(), call.attr(2).as_bool(), call.attr(0).as_int());
+}
+
 // Each value's gradient goes back to where the value stood.
 Tensor scatter_back(const Tensor& dy, const InSpec<0>& x, const Tensor& index, int64_t dim) {
   if (!dy.defined()) return {};
@@ -90,6 +128,7 @@ void register_sort_ops(OpTable& table) {
   entry(table, "sort(Tensor x, int dim=-1, bool descending=False) -> (Tensor, Tensor)", Kind::Extern)
       .infer(infer_sort)
       .cpu(run_sort)
+      .cuda(run_sort_on_cuda)
       .grad([](Dy<0> dy, InSpec<0> x, Out<1> index, const Attrs& attrs) {
         return scatter_back(dy, x, index, attrs[0].as_int());
       })
@@ -100,6 +139,7 @@ void register_sort_ops(OpTable& table) {
         Kind::Extern)
       .infer(infer_topk)
       .cpu(run_topk)
+      .cuda(run_topk_on_cuda)
       .grad([](Dy<0> dy, InSpec<0> x, Out<1> index, const Attrs& attrs) {
         return scatter_back(dy, x, index, attrs[1].as_int());
       })

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tensor/base/half.h"
+#include "tensor/cpu/sort.h"
 #include "tensor/cuda/driver.h"
 
 namespace weft::tests {
@@ -31,6 +32,8 @@ struct FakeGpu {
     uint64_t algorithm = 0;
   };
   std::vector<ProductCall> products;
+  std::vector<cuda::RowSort> sorts;
+  std::vector<cuda::RowScan> scans;
   std::string name = "a GPU of the tests";
   int offers = 8;                  // of the heuristic for each product
   uint64_t fastest = 0;            // the number of the offer whose events lie closest
@@ -88,6 +91,83 @@ inline cuda::Status fake_multiply(cuda::Product product, const cuda::ProductAlgo
         }
       }
     }
+  }
+  return cuda::Status::Ok;
+}
+
+// What a call of sort or scan asked for as its workspace.
+inline constexpr size_t kFakeWorkspace = 4096;
+
+inline DType dtype_of_element(cuda::Element element) {
+  using E = cuda::Element;
+  switch (element) {
+    case E::UInt8: return DType::UInt8;
+    case E::Int8: return DType::Int8;
+    case E::Int16: return DType::Int16;
+    case E::Int32: return DType::Int32;
+    case E::Int64: return DType::Int64;
+    case E::Float16: return DType::Float16;
+    case E::BFloat16: return DType::BFloat16;
+    case E::Float32: return DType::Float32;
+    default: return DType::Float64;
+  }
+}
+
+inline cuda::Status fake_sort(const cuda::RowSort* what, const void* x, void* values, int64_t* indices,
+                              void* workspace, size_t workspace_bytes, cuda::Stream) {
+  fake_gpu().sorts.push_back(*what);
+  if (workspace_bytes != kFakeWorkspace) return cuda::Status::Failed;
+  std::memset(workspace, 0xA5, workspace_bytes);
+  const int64_t sizes[] = {what->outer, what->n, what->inner};
+  const int64_t strides[] = {what->n * what->inner, what->inner, 1};
+  cpu::sort_rows({.dtype = dtype_of_element(what->element),
+                  .x = x,
+                  .sizes = sizes,
+                  .strides = strides,
+                  .dim = 1,
+                  .descending = what->is_descending,
+                  .count = what->count,
+                  .values = values,
+                  .indices = indices});
+  return cuda::Status::Ok;
+}
+
+template <class T, class Read, class Write>
+void fake_scan_of(const cuda::RowScan& what, const void* x, void* out, const Read& read, const Write& write) {
+  for (int64_t row = 0; row < what.outer * what.inner; ++row) {
+    auto sum = read(T{});
+    sum = what.is_product ? 1 : 0;
+    for (int64_t i = 0; i < what.n; ++i) {
+      const int64_t at = (row / what.inner * what.n + i) * what.inner + row % what.inner;
+      const auto next = read(static_cast<const T*>(x)[at]);
+      sum = what.is_product ? sum * next : sum + next;
+      static_cast<T*>(out)[at] = write(sum);
+    }
+  }
+}
+
+inline cuda::Status fake_scan(const cuda::RowScan* what, const void* x, void* out, void* workspace,
+                              cuda::Stream) {
+  fake_gpu().scans.push_back(*what);
+  std::memset(workspace, 0xA5, kFakeWorkspace);
+  const auto same = [](auto value) { return value; };
+  const auto widen = [](auto value) { return to_float(value); };
+  using E = cuda::Element;
+  switch (what->element) {
+    case E::Int64:
+      fake_scan_of<int64_t>(
+          *what, x, out, [](int64_t value) { return static_cast<uint64_t>(value); },
+          [](uint64_t sum) { return static_cast<int64_t>(sum); });
+      break;
+    case E::Float32: fake_scan_of<float>(*what, x, out, same, same); break;
+    case E::Float64: fake_scan_of<double>(*what, x, out, same, same); break;
+    case E::Float16:
+      fake_scan_of<Float16>(*what, x, out, widen, [](float sum) { return to_float16(sum); });
+      break;
+    case E::BFloat16:
+      fake_scan_of<BFloat16>(*what, x, out, widen, [](float sum) { return to_bfloat16(sum); });
+      break;
+    default: return cuda::Status::Failed;
   }
   return cuda::Status::Ok;
 }
@@ -152,6 +232,16 @@ inline const cuda::Driver& fake_driver() {
       return Status::Ok;
     };
     d.multiply = fake_multiply;
+    d.sort_workspace = [](const cuda::RowSort*, size_t* bytes) {
+      *bytes = kFakeWorkspace;
+      return Status::Ok;
+    };
+    d.sort = fake_sort;
+    d.scan_workspace = [](const cuda::RowScan*, size_t* bytes) {
+      *bytes = kFakeWorkspace;
+      return Status::Ok;
+    };
+    d.scan = fake_scan;
     d.product_version = []() -> size_t { return 130000; };
     d.is_capturing = [](cuda::Stream, bool* answer) {
       *answer = fake_gpu().is_capturing;

@@ -170,6 +170,16 @@ inline const cuda::Driver& fake_kernels_driver() {
                                     }},
                                stream);
     };
+    d.sort = [](const cuda::RowSort* what, const void* x, void* values, int64_t* indices, void* workspace,
+                size_t bytes, cuda::Stream stream) {
+      return detail::carry_out(
+          {.work = [=, what = *what] { fake_sort(&what, x, values, indices, workspace, bytes, stream); }},
+          stream);
+    };
+    d.scan = [](const cuda::RowScan* what, const void* x, void* out, void* workspace, cuda::Stream stream) {
+      return detail::carry_out({.work = [=, what = *what] { fake_scan(&what, x, out, workspace, stream); }},
+                               stream);
+    };
     d.is_capturing = [](cuda::Stream stream, bool* answer) {
       *answer = fake_kernels().capturing != nullptr && fake_kernels().capture_stream == stream;
       return Status::Ok;

@@ -218,6 +218,8 @@ extern "C" __attribute__((visibility("default"))) const weft::cuda::Driver* weft
     fill_code(filled);
     fill_matmul(filled);
     fill_graph(filled);
+    fill_sort(filled);
+    fill_scan(filled);
     return filled;
   }();
   return &driver;

@@ -26,5 +26,7 @@ void fill_device(Driver& driver);
 void fill_code(Driver& driver);
 void fill_matmul(Driver& driver);
 void fill_graph(Driver& driver);
+void fill_sort(Driver& driver);
+void fill_scan(Driver& driver);
 
 }  // namespace weft::cuda
