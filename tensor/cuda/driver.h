@@ -120,9 +120,16 @@ struct RowScan {
   int64_t outer = 1, n = 1, inner = 1;
 };
 
+// The first of the largest or smallest elements of each row of a row-major array [outer, n, inner], n > 0; a NaN is one.
+struct RowExtreme {
+  Element element = Element::Float32;
+  bool is_min = false;
+  int64_t outer = 1, n = 1, inner = 1;
+};
+
 // Every function may be called by any thread. Those that name no device work on the thread's current one.
 struct Driver {
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
   uint32_t version;
   uint32_t bytes;  // sizeof(Driver): both must be those of the caller
 
@@ -198,6 +205,10 @@ struct Driver {
                  size_t workspace_bytes, Stream stream);
   Status (*scan_workspace)(const RowScan* what, size_t* bytes);
   Status (*scan)(const RowScan* what, const void* x, void* out, void* workspace, Stream stream);
+  Status (*extreme_workspace)(const RowExtreme* what, size_t* bytes);
+  // `values` may be null; results are arrays [outer, inner].
+  Status (*extreme)(const RowExtreme* what, const void* x, void* values, int64_t* places, void* workspace,
+                    Stream stream);
 
   // ---- Graphs. Nodes are added one after another or with the nodes that they wait for.
   Status (*create_graph)(Graph* graph);

@@ -39,4 +39,13 @@ void scan_rows(const RowScan& what, const void* x, void* out) {
   check(d, d.scan(&what, x, out, workspace.get(), stream), "scan");
 }
 
+void find_extremes(const RowExtreme& what, const void* x, void* values, int64_t* places) {
+  const Driver& d = driver();
+  size_t bytes = 0;
+  check(d, d.extreme_workspace(&what, &bytes), "search for extremes");
+  const Stream stream = current_stream();
+  const Workspace workspace(current_device(), bytes, stream, "workspace of a search");
+  check(d, d.extreme(&what, x, values, places, workspace.get(), stream), "search for extremes");
+}
+
 }  // namespace weft::cuda

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tensor/cpu/reduce_arg.h"
+#include "tensor/cuda/rows.h"
 #include "tensor/ops/rows.h"
 
 namespace weft {
@@ -173,6 +174,21 @@ void run_extreme_with_place(const Call& call, std::span<Tensor> outputs) {
   if (!values.is_same(outputs[0])) copy_data(values, outputs[0]);
 }
 
+// With the values in front of the places where there are two results.
+template <bool kMax>
+void find_on_cuda(const Call& call, std::span<Tensor> outputs) {
+  const Tensor& places = outputs.back();
+  if (int_numel(places) == 0) return;
+  const Tensor x = converted(call.tensor(0), call.tensor(0).dtype());
+  const std::optional<int64_t> dim = optional_dim_of(call);
+  cuda::RowExtreme what{.element = cuda::element_of(x.dtype()), .is_min = !kMax};
+  if (!dim) what.n = int_numel(x);
+  for (int64_t d = 0; dim && d < x.dim(); ++d)
+    (d < *dim ? what.outer : d == *dim ? what.n : what.inner) *= int_sizes(x)[d];
+  cuda::find_extremes(what, bytes_of(x), outputs.size() > 1 ? bytes_of(outputs[0]) : nullptr,
+                      data_of<int64_t>(places));
+}
+
 // dy at the places that were chosen, 0 elsewhere.
 Tensor place_gradient(const Tensor& dy, const Tensor& places, const OutputSpec& x, const Attrs& attrs) {
   const int64_t rank = static_cast<int64_t>(x.sizes.size());
@@ -193,21 +209,25 @@ void register_arg_ops(OpTable& table) {
   // The place of the first extreme, in logical order when dim is not given; the first NaN counts as one.
   entry(table, "argmax(Tensor x, int? dim=None, bool keepdim=False) -> Tensor", Kind::Reduction)
       .infer(infer_arg)
-      .cpu(run_arg_op<true>);
+      .cpu(run_arg_op<true>)
+      .cuda(find_on_cuda<true>);
   entry(table, "argmin(Tensor x, int? dim=None, bool keepdim=False) -> Tensor", Kind::Reduction)
       .infer(infer_arg)
-      .cpu(run_arg_op<false>);
+      .cpu(run_arg_op<false>)
+      .cuda(find_on_cuda<false>);
   const auto gradient = [](Dy<0> dy, Out<1> places, InSpec<0> x, const Attrs& attrs) {
     return place_gradient(dy, places, x.spec, attrs);
   };
   entry(table, "max_dim(Tensor x, int dim, bool keepdim=False) -> (Tensor, Tensor)", Kind::Reduction)
       .infer(infer_extreme_with_place)
       .cpu(run_extreme_with_place<true>)
+      .cuda(find_on_cuda<true>)
       .grad(gradient)
       .samples({.distinct = true});
   entry(table, "min_dim(Tensor x, int dim, bool keepdim=False) -> (Tensor, Tensor)", Kind::Reduction)
       .infer(infer_extreme_with_place)
       .cpu(run_extreme_with_place<false>)
+      .cuda(find_on_cuda<false>)
       .grad(gradient)
       .samples({.distinct = true});
   composite(table, "max(Tensor x) -> Tensor", static_cast<Tensor (*)(const Tensor&, SourceLocation)>(max));

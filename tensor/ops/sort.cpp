@@ -67,8 +67,8 @@ void run_topk(const Call& call, std::span<Tensor> outputs) {
 
 // ---- On a GPU: the driver's kernels
 
-void run_on_cuda(const Call& call, std::span<Tensor> outputs, int64_t wanted_dim, bool descending,
-                 int64_t count) {
+void sort_on_cuda(const Call& call, std::span<Tensor> outputs, int64_t wanted_dim, bool descending,
+                  int64_t count) {
   if (int_numel(outputs[0]) == 0) return;
   const Tensor x = converted(call.tensor(0), call.tensor(0).dtype());
   const int64_t dim = normalize_dim(wanted_dim, x.dim(), call.name());
@@ -91,10 +91,10 @@ void run_on_cuda(const Call& call, std::span<Tensor> outputs, int64_t wanted_dim
 void run_sort_on_cuda(const Call& call, std::span<Tensor> outputs) {
   const Tensor& x = call.tensor(0);
   const int64_t dim = call.attr(0).as_int();
-  run_on_cuda(call, outputs, dim, call.attr(1).as_bool(), x.dim() == 0 ? 1 : int64_t{x.size(dim)});
+  sort_on_cuda(call, outputs, dim, call.attr(1).as_bool(), x.dim() == 0 ? 1 : int64_t{x.size(dim)});
 }
 void run_topk_on_cuda(const Call& call, std::span<Tensor> outputs) {
-  run_on_cuda(call, outputs, call.attr(1).as_int(), call.attr(2).as_bool(), call.attr(0).as_int());
+  sort_on_cuda(call, outputs, call.attr(1).as_int(), call.attr(2).as_bool(), call.attr(0).as_int());
 }
 
 // Each value's gradient goes back to where the value stood.

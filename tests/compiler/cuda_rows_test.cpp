@@ -1,4 +1,4 @@
-// Sorting and scans on a GPU against the CPU: every dtype, lengths around what the kernels change at, NaN, ties, strides, graphs.
+// Sorting, scans and extremes on a GPU against the CPU: every dtype, lengths around what the kernels change at, NaN, ties, strides, graphs.
 // On a machine without a GPU the kernels are those of tests/support, and what is tried is how they are called.
 #include <gtest/gtest.h>
 #include <weft.h>
@@ -105,6 +105,51 @@ TEST_F(CudaRows, GradientsOfASortGoBack) {
   EXPECT_EQ(difference_of_bits(gradient(x.to(kCUDA), w.to(kCUDA)).cpu(), gradient(x, w)), "");
 }
 
+void expect_extremes_alike(const Tensor& x, const Tensor& there, int64_t dim) {
+  const auto program = [](const Tensor& a, int64_t d) {
+    const auto [largest, largest_at] = max(a, d);
+    const auto [smallest, smallest_at] = min(a, d, true);
+    return std::vector<Tensor>{largest,      largest_at, smallest, smallest_at, argmax(a, d, true),
+                               argmin(a, d), argmax(a),  argmin(a)};
+  };
+  const std::vector<Tensor> want = program(x, dim), got = program(there, dim);
+  for (size_t k = 0; k < want.size(); ++k)
+    EXPECT_EQ(difference_of_bits(got[k].cpu(), want[k]), "")
+        << x.dtype() << x.sizes() << " dim " << dim << " " << k;
+}
+
+TEST_F(CudaRows, FindsExtremesOfEveryDType) {
+  for (const DType dtype : kDTypes)
+    for (const int64_t n : {1, 2, 33, 300, 9000}) {
+      const Tensor x = with_ties({3, n}, dtype), y = with_ties({2, n, 35}, dtype);
+      expect_extremes_alike(x, x.to(kCUDA), 1);
+      expect_extremes_alike(x.t(), x.to(kCUDA).t(), 0);
+      expect_extremes_alike(y, y.to(kCUDA), 1);
+    }
+}
+
+TEST_F(CudaRows, FindsTheFirstExtremeWhereverItIs) {
+  for (const int64_t n : {40, 257, 5000, 300000}) {
+    for (const int64_t at : {int64_t{0}, int64_t{7}, n / 2, n - 2}) {
+      for (const double value : {9.0, std::numeric_limits<double>::quiet_NaN()}) {
+        Tensor x = rand({2, n});
+        x.index({Slice(), Slice(at, at + 2)}).fill_(value);
+        EXPECT_EQ(argmax(x.to(kCUDA), 1).to_vector<int64_t>(), (std::vector<int64_t>{at, at})) << n << value;
+        EXPECT_EQ(argmin((-x).to(kCUDA), 1).to_vector<int64_t>(), (std::vector<int64_t>{at, at}))
+            << n << value;
+        EXPECT_EQ(argmax(x.to(kCUDA).t().contiguous(), 0).to_vector<int64_t>(),
+                  (std::vector<int64_t>{at, at}))
+            << n << value;
+      }
+    }
+  }
+  const Tensor rows = with_ties({70000, 3}, kFloat32), number = tensor(2.5);
+  expect_extremes_alike(rows, rows.to(kCUDA), 1);
+  expect_extremes_alike(rows, rows.to(kCUDA), 0);
+  expect_extremes_alike(number, number.to(kCUDA), 0);
+  EXPECT_EQ(argmax(zeros({0, 3}).to(kCUDA), 1).cpu().sizes(), argmax(zeros({0, 3}), 1).sizes());
+}
+
 // Whole numbers whose sums are exact, in whatever order they are made: results must be those of the CPU to the bit.
 TEST_F(CudaRows, SumsAndProductsRun) {
   struct Case {
@@ -204,7 +249,7 @@ TEST_F(CudaRows, CallsAskForWhatTheyNeedAlone) {
 std::vector<Tensor> program(Tensor x, Tensor w) {
   const Tensor y = x.mm(w);
   const auto [values, indices] = topk(y, 5, 1);
-  return {values, indices, cumsum(y, 1), std::get<0>(sort(y, 0))};
+  return {values, indices, cumsum(y, 1), std::get<0>(sort(y, 0)), std::get<1>(max(y, 1))};
 }
 
 void expect_replayed_alike(const Tensor& w) {

@@ -34,6 +34,7 @@ struct FakeGpu {
   std::vector<ProductCall> products;
   std::vector<cuda::RowSort> sorts;
   std::vector<cuda::RowScan> scans;
+  std::vector<cuda::RowExtreme> extremes;
   std::string name = "a GPU of the tests";
   int offers = 8;                  // of the heuristic for each product
   uint64_t fastest = 0;            // the number of the offer whose events lie closest
@@ -172,6 +173,33 @@ inline cuda::Status fake_scan(const cuda::RowScan* what, const void* x, void* ou
   return cuda::Status::Ok;
 }
 
+// The one that a stable sort would put first; of smallest elements a NaN before all others.
+inline cuda::Status fake_extreme(const cuda::RowExtreme* what, const void* x, void* values, int64_t* places,
+                                 void* workspace, cuda::Stream) {
+  fake_gpu().extremes.push_back(*what);
+  std::memset(workspace, 0xA5, kFakeWorkspace);
+  visit(dtype_of_element(what->element), [&](auto zero) {
+    using T = decltype(zero);
+    const auto number = [](T value) {
+      if constexpr (sizeof(T) == 2 && !std::is_integral_v<T>) return to_float(value);
+      else return value;
+    };
+    for (int64_t row = 0; row < what->outer * what->inner; ++row) {
+      const T* const first =
+          static_cast<const T*>(x) + row / what->inner * what->n * what->inner + row % what->inner;
+      int64_t best = 0;
+      for (int64_t i = 1; i < what->n; ++i) {
+        const auto old = number(first[best * what->inner]), now = number(first[i * what->inner]);
+        if (old != old) break;
+        if (now != now || (what->is_min ? now < old : now > old)) best = i;
+      }
+      places[row] = best;
+      if (values != nullptr) static_cast<T*>(values)[row] = first[best * what->inner];
+    }
+  });
+  return cuda::Status::Ok;
+}
+
 inline const cuda::Driver& fake_driver() {
   using cuda::Status;
   static const cuda::Driver driver = [] {
@@ -242,6 +270,11 @@ inline const cuda::Driver& fake_driver() {
       return Status::Ok;
     };
     d.scan = fake_scan;
+    d.extreme_workspace = [](const cuda::RowExtreme*, size_t* bytes) {
+      *bytes = kFakeWorkspace;
+      return Status::Ok;
+    };
+    d.extreme = fake_extreme;
     d.product_version = []() -> size_t { return 130000; };
     d.is_capturing = [](cuda::Stream, bool* answer) {
       *answer = fake_gpu().is_capturing;

@@ -180,6 +180,11 @@ inline const cuda::Driver& fake_kernels_driver() {
       return detail::carry_out({.work = [=, what = *what] { fake_scan(&what, x, out, workspace, stream); }},
                                stream);
     };
+    d.extreme = [](const cuda::RowExtreme* what, const void* x, void* values, int64_t* places,
+                   void* workspace, cuda::Stream stream) {
+      return detail::carry_out(
+          {.work = [=, what = *what] { fake_extreme(&what, x, values, places, workspace, stream); }}, stream);
+    };
     d.is_capturing = [](cuda::Stream stream, bool* answer) {
       *answer = fake_kernels().capturing != nullptr && fake_kernels().capture_stream == stream;
       return Status::Ok;

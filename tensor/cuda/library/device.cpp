@@ -220,6 +220,7 @@ extern "C" __attribute__((visibility("default"))) const weft::cuda::Driver* weft
     fill_graph(filled);
     fill_sort(filled);
     fill_scan(filled);
+    fill_extreme(filled);
     return filled;
   }();
   return &driver;

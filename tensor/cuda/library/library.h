@@ -28,5 +28,6 @@ void fill_matmul(Driver& driver);
 void fill_graph(Driver& driver);
 void fill_sort(Driver& driver);
 void fill_scan(Driver& driver);
+void fill_extreme(Driver& driver);
 
 }  // namespace weft::cuda
