@@ -194,16 +194,22 @@ class BodyBuilder final : public LoopReader {
     Expr element = eval(u.source, {at.data(), at.size()});
     if (u.via) element = cast(element, *u.via);
     element = cast(element, u.compute);
-    BodyFold fold;
-    fold.fold = u.fold;
-    fold.axis = is_of_rows ? BodyFold::Axis::RowValues : u.axis;
-    fold.value = element.id;
-    Source source;
-    source.kind = Source::Kind::Fold;
-    source.param = static_cast<uint32_t>(body().folds.size());
-    body().folds.push_back(fold);
     Member member;
-    member.value = cast(add_source(source, u.compute), lowering_.values[u.value].dtype);
+    const bool is_along_columns = !is_of_rows && u.axis == BodyFold::Axis::Columns;
+    if (std::optional<Expr> sum =
+            u.fold == cpu::Fold::Sum && is_along_columns ? sum_of_one(element) : std::nullopt) {
+      member.value = cast(*sum, lowering_.values[u.value].dtype);
+    } else {
+      BodyFold fold;
+      fold.fold = u.fold;
+      fold.axis = is_of_rows ? BodyFold::Axis::RowValues : u.axis;
+      fold.value = element.id;
+      Source source;
+      source.kind = Source::Kind::Fold;
+      source.param = static_cast<uint32_t>(body().folds.size());
+      body().folds.push_back(fold);
+      member.value = cast(add_source(source, u.compute), lowering_.values[u.value].dtype);
+    }
     for (size_t d = 0; d < sizes.size(); ++d) {
       if (!u.folded[d]) member.at.push_back(at[d]);
       else if (u.keeps_dims) member.at.push_back(Sym::from_int(0));
@@ -213,6 +219,39 @@ class BodyBuilder final : public LoopReader {
                   : u.axis == BodyFold::Axis::Columns ? BodyStore::Each::Row
                                                       : BodyStore::Each::Column;
     members_.at(unit) = std::move(member);
+  }
+
+  // The sum along the columns of what is 0 but in the column that a computed index names: that one value, to which the zeros
+  // add nothing but their sign. The gradient of a gather meets sums so.
+  std::optional<Expr> sum_of_one(const Expr& element) {
+    const auto node = [&](BodyValue v) -> const ExprGraph::Node& { return graph().nodes()[v]; };
+    std::vector<DType> casts;
+    BodyValue at = element.id;
+    for (; node(at).prim == Prim::Cast; at = node(at).args[0]) casts.push_back(node(at).dtype);
+    if (node(at).prim != Prim::Where || node(node(at).args[0]).prim != Prim::Eq) return std::nullopt;
+    const ExprGraph::Node condition = node(node(at).args[0]), zero = node(node(at).args[2]);
+    if (zero.prim != Prim::Constant || zero.imm != 0) return std::nullopt;
+    const auto place_of = [&](BodyValue v) -> std::optional<Sym> {
+      if (node(v).prim != Prim::Input) return std::nullopt;
+      const Source& source = body().sources[node(v).imm];
+      return source.kind == Source::Kind::Place ? std::optional(source.index) : std::nullopt;
+    };
+    const LoopLevels levels = levels_of(body());
+    const auto names_column = [&](BodyValue column, BodyValue index) {
+      const std::optional<Sym> own = place_of(column), named = place_of(index);
+      if (!own || !named || !is_identical(*own, body().column)) return false;
+      for (const Indirect& indirect : body().indirects)
+        if (is_identical(*named, indirect.symbol))
+          return is_identical(indirect.size, body().columns) && !levels.values[indirect.value].uses_column;
+      return false;
+    };
+    const BodyValue value = node(at).args[1];
+    if (levels.values[value].uses_column || (!names_column(condition.args[0], condition.args[1]) &&
+                                             !names_column(condition.args[1], condition.args[0])))
+      return std::nullopt;
+    Expr sum(&graph(), value);
+    for (size_t i = casts.size(); i-- > 0;) sum = cast(sum, casts[i]);
+    return sum + 0;
   }
 
   void add_pointwise(uint32_t unit, const Unit& u) {

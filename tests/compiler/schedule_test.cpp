@@ -58,6 +58,23 @@ TEST(Schedule, PutsNormsAndSoftmaxIntoOneKernel) {
   EXPECT_EQ(only_body(layer).folds.size(), 2u);
 }
 
+// The sum of what is 0 but where a checked index says is that one value; where an index may lie outside, it is a sum.
+TEST(Schedule, SumsOneElementWithoutFold) {
+  const Tensor x = randn({8, 50}), index = randint(0, 50, {8, 1}, TensorOptions(kInt64)), v = randn({8, 1});
+  const auto scattered = [](Tensor a, Tensor i, Tensor g) {
+    Tensor y = a.detach().requires_grad_();
+    gather(y, 1, i).backward(g);
+    return sum(y.grad(), {1});
+  };
+  const Schedule one = schedule_of(scattered, x, index, v);
+  for (const KernelStep& kernel : one.kernels)
+    for (const LoopBody& body : kernel.bodies) EXPECT_EQ(body.folds.size(), 0u) << to_string(body);
+  EXPECT_TRUE(equal(compile(scattered)(x, index, v), v.squeeze(1)));
+  const auto selected = [](Tensor i, Tensor g) { return sum(where(arange(0, 50) == i, g, zeros({1})), {1}); };
+  EXPECT_EQ(only_body(schedule_of(selected, index, v)).folds.size(), 1u);
+  EXPECT_TRUE(equal(compile(selected)(full({8, 1}, 50, TensorOptions(kInt64)), v), zeros({8})));
+}
+
 TEST(Schedule, FlattensWhatIsContiguous) {
   const Tensor x = randn({4, 5, 6});
   const Schedule flat = schedule_of([](Tensor a) { return exp(a) * 2 + a; }, x);
