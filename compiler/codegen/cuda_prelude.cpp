@@ -179,10 +179,9 @@ template <> struct w_pair<f16> {
 };
 
 // ---- Memory
-// Where a load looks first: in any cache, or past the SM's own, for what other blocks wrote. Marks for data that are touched once
-// (ld.global.cs, st.global.cs) made kernels of 134 to 805 MB 2 to 10 % slower on an H200.
-enum { w_cached, w_fresh };
-template <int H, class T> static inline T w_read(const T* p) { return H == w_fresh ? __ldcg(p) : *p; }
+// Where a load looks first: in any cache, or past the SM's own, for what other blocks wrote; or it is marked as read once.
+enum { w_cached, w_fresh, w_once };
+template <int H, class T> static inline T w_read(const T* p) { return H == w_fresh ? __ldcg(p) : H == w_once ? __ldcs(p) : *p; }
 template <class T, int V> static inline void w_put_element(w_pack<T, V>& p, int e, const T* from) {
   if (sizeof(T) == 8) { const uint2 x = *(const uint2*)from; p.w[2 * e] = x.x; p.w[2 * e + 1] = x.y; }
   else if (sizeof(T) == 4) p.w[e] = *(const unsigned*)from;
@@ -236,30 +235,28 @@ template <bool IsAligned, class T, int V> static inline void w_store(T* to, cons
 }
 // Packs on their way into shared memory. Those that a thread commits together are there when it has waited until at most `n` of
 // what it committed later are not; no other thread may read them.
-template <class T, int V> static inline void w_ask(T* to, const T* from) {
+static inline unsigned w_place(const void* shared) {
   unsigned place;
-  asm("{ .reg .u64 p; cvta.to.shared.u64 p, %1; cvt.u32.u64 %0, p; }" : "=r"(place) : "l"(to));
+  asm("{ .reg .u64 p; cvta.to.shared.u64 p, %1; cvt.u32.u64 %0, p; }" : "=r"(place) : "l"(shared));
+  return place;
+}
+// At a distance of Offset bytes from both addresses, which is part of the instruction.
+template <int V, int Offset, class T> static inline void w_ask_at(unsigned place, const T* from) {
   constexpr int bytes = V * sizeof(T);
   if constexpr (bytes % 16 == 0) {
-#pragma unroll
-    for (int i = 0; i < bytes; i += 16)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(place + i), "l"((const char*)from + i) : "memory");
-  } else if constexpr (bytes == 8) asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"(place), "l"(from) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(place), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %2], 16;" :: "r"(place), "l"(from), "n"(Offset) : "memory");
+    if constexpr (bytes == 32) asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %2], 16;" :: "r"(place), "l"(from), "n"(Offset + 16) : "memory");
+  } else if constexpr (bytes == 8) asm volatile("cp.async.ca.shared.global [%0 + %2], [%1 + %2], 8;" :: "r"(place), "l"(from), "n"(Offset) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0 + %2], [%1 + %2], 4;" :: "r"(place), "l"(from), "n"(Offset) : "memory");
 }
+template <class T, int V> static inline void w_ask(T* to, const T* from) { w_ask_at<V, 0>(w_place(to), from); }
 static inline void w_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 static inline void w_wait(int n) {
-  switch (n) {
-    case 0: asm volatile("cp.async.wait_group 0;" ::: "memory"); break;
-    case 1: asm volatile("cp.async.wait_group 1;" ::: "memory"); break;
-    case 2: asm volatile("cp.async.wait_group 2;" ::: "memory"); break;
-    case 3: asm volatile("cp.async.wait_group 3;" ::: "memory"); break;
-    case 4: case 5: asm volatile("cp.async.wait_group 4;" ::: "memory"); break;
-    case 6: case 7: asm volatile("cp.async.wait_group 6;" ::: "memory"); break;
-    case 8: case 9: asm volatile("cp.async.wait_group 8;" ::: "memory"); break;
-    case 10: case 11: asm volatile("cp.async.wait_group 10;" ::: "memory"); break;
-    default: asm volatile("cp.async.wait_group 12;" ::: "memory"); break;
-  }
+  if (n >= 6) asm volatile("cp.async.wait_group 6;" ::: "memory");
+  else if (n >= 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
+  else if (n == 2) asm volatile("cp.async.wait_group 2;" ::: "memory");
+  else if (n == 1) asm volatile("cp.async.wait_group 1;" ::: "memory");
+  else asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 template <class T> static inline auto w_one(const T* from) { w_pack<T, 1> p; w_load<w_cached, true>(p, from); return w_get(p, 0); }
 template <class T, class X> static inline void w_set(T* to, X x) { w_pack<T, 1> p; w_put(p, 0, x); w_store<true>(to, p); }
@@ -384,8 +381,14 @@ template <class F, class T> static inline T w_fold_block(const volatile T* x, lo
   T a[4] = {F::template none<T>(), F::template none<T>(), F::template none<T>(), F::template none<T>()};
   const int t = threadIdx.x % lanes;
   if (all % 4 == 0) {
-    for (long i = 4 * t; i < n; i += 4 * lanes)
-      for (int e = 0; e < 4; ++e) a[e] = F::of(a[e], (T)x[i + e]);
+#pragma unroll 4
+    for (long i = 4 * t; i < n; i += 4 * lanes) {
+      T own[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) own[e] = x[i + e];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) a[e] = F::of(a[e], own[e]);
+    }
   } else {
     for (long i = t; i < n; i += 4 * lanes)
 #pragma unroll

@@ -294,7 +294,10 @@ CppValue CudaSection::load(uint32_t s, const Source& source, DType dtype, const 
       const bool is_held = std::find(held.begin(), held.end(), s) != held.end();
       const std::string from =
           is_held ? "held" + number(s) + " + c0" : packed_address(source.param, source.index);
-      loads += std::string("        w_load<w_cached, ") +
+      const IndexUse use = use_of(body_, code_.levels, source.index);
+      const bool is_once = reads_once && !is_held && (use.row || is_int(body_.rows, 1)) &&
+                           (use.batch || is_int(body_.batches, 1)) && !body_.buffers[source.param].is_written;
+      loads += std::string(is_once ? "        w_load<w_once, " : "        w_load<w_cached, ") +
                (variant_.aligned[s] || variant_.vector == 1 ? "true" : "false") + ">(" + element + ", " +
                from + count_text() + ");\n";
     } else {

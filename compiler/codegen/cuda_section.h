@@ -59,6 +59,8 @@ class CudaSection {
   std::string buffer(uint32_t param);
   // Loads of packs stay in registers from pass to pass.
   bool keeps_loads = false;
+  // What differs from element to element is read by this stage alone, and by each element once.
+  bool reads_once = false;
   bool uses_random = false, uses_atomics = false;
   std::string packs = "1";  // the length of arrays over the packs
 

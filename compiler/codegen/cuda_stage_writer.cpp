@@ -148,19 +148,35 @@ std::string CudaStageWriter::rows_stage(const std::string& name, bool has_blocks
 
 // Where rows are in shared memory, and how a thread asks for packs of the row `line`: those that it will read itself.
 std::string CudaStageWriter::held_places(CudaSection& section, const std::string& first) {
-  std::string places = "  extern __shared__ uint4 w_held[];\n", copies, bases, used;
+  std::string places = "  extern __shared__ uint4 w_held[];\n", copies, bases, used, begins, steps;
+  const bool is_known = !body_.columns.is_symbolic();
+  const int64_t threads =
+      is_known ? cuda_lanes(body_.columns.concrete()) / CudaBody::lanes_of_thread(variant_) : 0;
   for (const uint32_t s : section.held) {
     const Source& source = body_.sources[s];
-    const std::string type = cuda_element(body_.buffers[source.param].dtype), n = number(s);
+    const DType dtype = body_.buffers[source.param].dtype;
+    const std::string type = cuda_element(dtype), n = number(s), from = section.buffer(source.param);
     places += "  " + type + "* const held" + n + " = (" + type + "*)((char*)w_held" + used + ");\n";
     used += " + (columns * (int)sizeof(" + type + ") + 15) / 16 * 16";
     bases += "    const w_int base" + n + " = " + section.base_text(source.index) + ";\n";
-    copies += "        w_ask<" + type + ", " + number(vector()) + ">(held" + n + " + c0, " +
-              section.buffer(source.param) + " + (base" + n + " + c0));\n";
+    copies += "        w_ask<" + type + ", " + number(vector()) + ">(held" + n + " + c0, " + from +
+              " + (base" + n + " + c0));\n";
+    begins += "      const unsigned to" + n + " = w_place(held" + n + " + at);\n      const " + type +
+              "* const from" + n + " = " + from + " + (base" + n + " + at);\n";
+    for (int64_t k = 0; k < variant_.packs; ++k)
+      steps += "      w_ask_at<" + number(vector()) + ", " +
+               number(k * vector() * threads * static_cast<int64_t>(size_of(dtype))) + ">(to" + n + ", from" +
+               n + ");\n";
   }
+  std::string packs = "#pragma unroll\n    for (int k = 0; k < " + section.packs + "; ++k) {\n" +
+                      row_open(first, "columns") + copies + "    }}\n";
+  // Where all packs of a part are there, each costs an instruction.
+  if (!first.empty() && is_known)
+    packs = "    if (first + " + step() + " <= columns) {\n      const w_int at = first + " +
+            (vector() == 1 ? "t" : number(vector()) + " * t") + ";\n" + begins + steps + "    } else {\n" +
+            packs + "    }\n";
   return places + "  const auto ask_row = [&](const w_int line, const w_int first) {\n" + line_text("line") +
-         bases + "#pragma unroll\n    for (int k = 0; k < " + section.packs + "; ++k) {\n" +
-         row_open(first, "columns") + copies + "    }}\n  };\n";
+         bases + packs + "  };\n";
 }
 
 // A block takes one row after another, and asks for the next one where it reads this one for the last time, so that memory is
@@ -187,6 +203,7 @@ std::vector<uint32_t> CudaStageWriter::all_column_folds() const {
 std::string CudaStageWriter::outer_stage(const std::string& name, bool reads_folds) {
   CudaSection section(code_, variant_, params_, printer_, Part::Rows, true);
   section.packs = number(variant_.packs);
+  section.reads_once = !reads_folds;
   bounds(section);
   if (reads_folds)
     for (uint32_t f : all_column_folds())
@@ -255,6 +272,7 @@ std::string CudaStageWriter::last_block(const std::string& counter, const std::s
 std::string CudaStageWriter::split_stage(const std::string& name, uint32_t pass) {
   CudaSection section(code_, variant_, params_, printer_, Part::Rows);
   section.packs = number(variant_.packs);
+  section.reads_once = code_.num_passes() == 1;
   bounds(section);
   for (uint32_t f : all_column_folds())
     if (code_.levels.folds[f].pass < pass)

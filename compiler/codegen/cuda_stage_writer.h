@@ -310,7 +310,11 @@ class CudaStageWriter {
     if (variant_.is_held) {
       const bool is_last = pass + 1 == code_.num_passes();
       if (pass == 0) wait = "    w_wait(parts - 1" + std::string(is_last ? "" : " - first / step") + ");\n";
-      if (is_last) ask = "    ask(line + stride, first);\n";
+      // Warps that run apart from one another write and read memory here and there, at two thirds of its bandwidth; folds keep
+      // them together.
+      const bool stores = is_last && folds.empty();
+      if (is_last)
+        ask = std::string(stores ? "    __syncthreads();\n" : "") + "    ask(line + stride, first);\n";
     }
     const std::string loop = "    for (w_int first = begin; first < end; first += " + step() + ") {\n" +
                              wait + loops + ask + "    }\n";

@@ -241,6 +241,20 @@ int CudaBody::count_streams() const {
   return count;
 }
 
+bool CudaBody::reads_rows() const {
+  const auto is_of_row = [](bool row, bool batch, bool column) { return (row || batch) && !column; };
+  for (const Source& source : body.sources) {
+    if (source.kind != Source::Kind::Load) continue;
+    const IndexUse use = use_of(body, levels, source.index);
+    if (is_of_row(use.row, use.batch, use.column)) return true;
+  }
+  for (uint32_t k = 0; k < body.indirects.size(); ++k) {
+    const ValueLevel level = indirect_level(k);
+    if (is_of_row(level.uses_row, level.uses_batch, level.uses_column)) return true;
+  }
+  return false;
+}
+
 CudaVariant CudaBody::variant(const CudaSizes& sizes, void* const* addresses,
                               const CudaTarget& target) const {
   using Class = CudaVariant::Class;
@@ -281,6 +295,11 @@ CudaVariant CudaBody::variant(const CudaSizes& sizes, void* const* addresses,
                 : columns > kCudaBlockColumns && lines < target.sms ? Class::Split
                                                                     : Class::Rows;
   }
+  // Elements come one by one where rows have an odd length: what each of them would ask of its row is asked once for the row, and
+  // rows are on their way while others are computed.
+  if (made.kind == Class::Flat && num_passes() > 0 && columns % 2 != 0 && !fits && lines >= target.sms &&
+      reads_rows())
+    made.kind = Class::Rows;
   const bool is_turned_somewhere =
       std::any_of(body.sources.begin(), body.sources.end(), [&](const Source& s) { return is_turned(s); });
   // Smaller ones are in the caches anyway.

@@ -143,6 +143,8 @@ class CudaBody {
   double bound(Sym index, const CudaSizes& sizes) const;
   int64_t least_multiple(Sym index, const CudaSizes& sizes) const;
   int count_streams() const;
+  // Whether something is read, or an index checked, for a row as a whole.
+  bool reads_rows() const;
 
   bool has_column_folds_ = false, has_arrays_ = false, has_row_values_ = false;
   std::vector<uint32_t> store_pass_;

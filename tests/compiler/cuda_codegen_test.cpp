@@ -219,7 +219,7 @@ TEST(CudaCode, LongRowsAreHeldInSharedMemory) {
   const CudaCode code = generate(b.body);
   // Memory is read by the copies alone.
   const size_t kernel = code.text.find("struct w_params");
-  EXPECT_NE(code.text.find("w_ask<float, 1>(held0", kernel), std::string::npos);
+  EXPECT_NE(code.text.find("w_ask_at<1, 2048>(to0, from0)", kernel), std::string::npos);
   EXPECT_EQ(code.text.find(", b0 +", code.text.find("for (w_int line", kernel)), std::string::npos);
   const Resources used = resources_of(code);
   EXPECT_EQ(used.spilled, 0);
@@ -231,6 +231,30 @@ TEST(CudaCode, LongRowsAreHeldInSharedMemory) {
     BodyBuilder other;
     normalize(other, Sym::from_int(rows), Sym::from_int(columns), dtype);
     EXPECT_FALSE(variant_of(other.body).is_held) << rows << " x " << columns;
+  }
+}
+
+// What is asked of a row, in long rows whose elements come one by one, is asked once; the threads stay together.
+TEST(CudaCode, LongOddRowsWithoutFoldsAreHeld) {
+  WEFT_NVRTC_OR_SKIP();
+  const auto subtract = [](BodyBuilder& b, int64_t columns) {
+    const auto arithmetic = b.arithmetic();
+    b.loops(Sym::from_int(1), Sym::from_int(4096), Sym::from_int(columns));
+    const Sym at = b.r * Sym::from_int(columns) + b.c;
+    b.store(b.out(f32), at, b.load(b.in(f32), at) - b.load(b.in(f32), b.r));
+  };
+  BodyBuilder b;
+  subtract(b, 50257);
+  const CudaVariant v = variant_of(b.body);
+  EXPECT_EQ(v.kind, Class::Rows);
+  EXPECT_TRUE(v.is_held);
+  const CudaCode code = generate(b.body);
+  EXPECT_NE(code.text.find("__syncthreads();\n    ask(line + stride"), std::string::npos);
+  expect_compiles(code);
+  for (const int64_t columns : {50256, 4097}) {
+    BodyBuilder other;
+    subtract(other, columns);
+    EXPECT_EQ(variant_of(other.body).kind, Class::Flat) << columns;
   }
 }
 
